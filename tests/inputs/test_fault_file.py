@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillover.inputs.fault_file import FAULTS_MAX, load_faults
+from spillover.inputs.random_faults import random_faults
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
 from spillover.model.faults import (
@@ -39,6 +40,8 @@ POOLED = Topology(
     links=(Link(between=("a", "b")),),
 )
 OF_POOLS = {"down", "up", "tokens"}
+OF_SITES = {"drain", "undrain"}
+"""Drawn at random for clusters of several nodes only."""
 
 EXAMPLE = """
 faults:
@@ -73,8 +76,8 @@ faults:
 """
 
 KNOWN_ACTIONS = (
-    "crash, restart, pause, resume, slow, clock, failing, down, up, swallows, late, hangs, tokens,"
-    " link, cut, heal"
+    "crash, restart, pause, resume, slow, clock, failing, down, up, swallows, late, hangs, drain,"
+    " undrain, tokens, link, cut, heal"
 )
 KNOWN_IDS = "expected a cluster id (a, b, c, d, e)"
 
@@ -122,7 +125,7 @@ BAD_ENTRIES = {
     ),
     "a field of another action": (
         "{at_s: 1, action: slow, cluster: a, factor: 2, loss: 0.5}",
-        "faults[0].loss: not a field of slow, expected at_s, action, cluster, server, factor",
+        "faults[0].loss: not a field of slow, expected at_s, action, cluster, node, server, factor",
     ),
     "restart of the living": (
         "{at_s: 1, action: restart, cluster: a}",
@@ -197,7 +200,7 @@ BAD_POOL_ENTRIES = {
     ),
     "a crash of one server": (
         "{at_s: 1, action: crash, cluster: a, server: s1}",
-        "server: not a field of crash, expected at_s, action, cluster",
+        "server: not a field of crash, expected at_s, action, cluster, node",
     ),
     "nothing changed": (
         "{at_s: 1, action: tokens, cluster: a}",
@@ -271,7 +274,7 @@ def test_the_example_is_read(tmp_path):
         LinkFault(at_s=6.0, action="cut", directions=AB),
         LinkFault(at_s=9.0, action="heal", directions=BOTH),
     )
-    assert {fault.action for fault in schedule.faults} == set(FAULT_ACTIONS) - OF_POOLS
+    assert {fault.action for fault in schedule.faults} == set(FAULT_ACTIONS) - OF_POOLS - OF_SITES
     assert (len(schedule), schedule.last_s) == (15, 9.0)
 
 
@@ -379,7 +382,7 @@ def test_random_schedules_fit_and_heal():
         assert balance["crash"] == balance["restart"]
         assert balance["pause"] == balance["resume"]
         assert balance["cut"] + balance["link"] == balance["heal"]
-    assert min(kinds[action] for action in FAULT_ACTIONS if action not in OF_POOLS) > 30
+    assert min(kinds[action] for action in FAULT_ACTIONS if action not in OF_POOLS | OF_SITES) > 30
     assert not any(kinds[action] for action in OF_POOLS)
 
 
@@ -418,3 +421,65 @@ def test_a_schedule_made_by_hand_is_checked_against_its_topology():
     schedule = FaultSchedule("mine", (ClusterFault(at_s=1.0, action="crash", cluster="q"),))
     with pytest.raises(InputError, match=r"mine: faults\[0\].cluster: expected a cluster id"):
         schedule.check(RING5)
+
+
+SITES = Topology(
+    name="sites",
+    clusters=(Cluster(id="a", servers=4, nodes=2), Cluster(id="b", servers=2)),
+    links=(Link(between=("a", "b")),),
+)
+
+
+def at_sites(tmp_path, *entries):
+    path = tmp_path / "faults.yaml"
+    path.write_text("faults:\n" + "".join(f"  - {{{entry}}}\n" for entry in entries))
+    return load_faults(str(path), SITES, 10.0).faults
+
+
+def test_a_node_is_named_as_everywhere(tmp_path):
+    faults = at_sites(
+        tmp_path,
+        "at_s: 1, action: crash, node: a/2",
+        "at_s: 2, action: drain, node: a/1",
+        "at_s: 3, action: restart, node: a/2",
+        "at_s: 4, action: cut, between: [a/1, a/2]",
+        "at_s: 5, action: drain, cluster: b",
+    )
+    told = [(fault.cluster, fault.node) for fault in faults if isinstance(fault, ClusterFault)]
+    assert told == [("a", 2), ("a", 1), ("a", 2), ("b", None)]
+    assert faults[3].directions == (("a/1", "a/2"), ("a/2", "a/1"))
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("action: crash, node: a/3", "node: expected a node of the cluster (a/1, a/2), got a/3"),
+        ("action: crash, node: a", "node: expected the name of a node as a/2, got 'a'"),
+        ("action: crash, node: c/1", "cluster: expected a cluster id (a, b), got 'c'"),
+        ("action: crash, node: a/1, cluster: a", "node: expected either cluster or node"),
+        ("action: restart, node: a/1", "action: expected restart only of a node that is crashed"),
+        ("action: cut, between: [a/1, b]", "between: expected nodes only where two of one cluster"),
+        ("action: cut, between: [a/1, a/1]", "between: expected nodes only where two of one"),
+        ("action: cut, between: [a/1, a/9]", "between: expected a node (a/1, a/2), got a/9"),
+        ("action: cut, from: a/1, to: a/2", "between: expected nodes only where two of one"),
+        ("action: link, between: [a/1, a/2], loss: 1", "between: expected nodes only where two of"),
+    ],
+)
+def test_a_node_that_is_not_there_is_refused_in_one_line(tmp_path, entry, problem):
+    with pytest.raises(InputError) as told:
+        at_sites(tmp_path, f"at_s: 1, {entry}")
+    assert f"faults[0].{problem}" in str(told.value)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_faults_fit_sites_of_several_nodes(seed):
+    random_faults(SITES, seed, 10.0)  # which checks them
+
+
+def test_what_happens_to_a_cluster_happens_to_all_of_its_nodes(tmp_path):
+    with pytest.raises(InputError, match="restart only of a node that is crashed, a/2 is up"):
+        at_sites(
+            tmp_path,
+            "at_s: 1, action: crash, node: a/1",
+            "at_s: 2, action: restart, cluster: a",
+        )

@@ -14,6 +14,9 @@
       - {at_s: 4.9, action: hangs, cluster: c, share: 0.5}   # what it has of neighbors
       - {at_s: 4.9, action: down, cluster: d, server: s1}    # one of unlike servers, until: up
       - {at_s: 4.9, action: tokens, cluster: d, classes: {c1: 4}, servers: {s2: out}}   # or: in
+      - {at_s: 4.9, action: crash, node: e/2}           # one node of a cluster of several
+      - {at_s: 4.9, action: drain, node: e/1}           # by an operator, until: undrain
+      - {at_s: 4.9, action: cut, between: [f/1, f/2]}   # nodes that do not hear each other
       - {at_s: 5.0, action: link, between: [a, b], delay_ms: 80, jitter_ms: 20, loss: 0.05}
       - {at_s: 5.0, action: link, from: a, to: b, duplicate: 0.1, reorder: 0.1}   # one way
       - {at_s: 6.0, action: cut, from: a, to: b}        # or between, for both ways
@@ -51,6 +54,7 @@ from spillover.model.faults import (
     FaultSchedule,
     LinkFault,
     TokensFault,
+    node_of,
 )
 from spillover.model.ids import ClusterId
 from spillover.model.nearest import nearest
@@ -79,7 +83,7 @@ _OF_SERVERS = ("slow", "failing", "down", "up")
 """Actions that may be for one server, by `server`."""
 
 _KNOWN = (
-    *("at_s", "action", "cluster", "server", "classes", "servers", "between", "from", "to"),
+    *("at_s", "action", "cluster", "node", "server", "classes", "servers", "between", "from", "to"),
     *(number for numbers in NUMBERS_BY_ACTION.values() for number in numbers),
 )
 
@@ -150,14 +154,28 @@ def _read_entry(entry: Mapping[Any, Any]) -> Fault:
     at_s = _number_of(entry, "at_s")
     if action in LINK_ACTIONS:
         return LinkFault(at_s=at_s, action=action, directions=_directions(entry), **given)
-    cluster = ClusterId(_text(entry, "cluster"))
+    cluster, node = _place(entry)
     if action in TOKEN_ACTIONS:
         classes, servers = _limits(entry), _out_and_in(entry)
         return TokensFault(
             at_s=at_s, action=action, cluster=cluster, classes=classes, servers=servers
         )
     server = _text(entry, "server") if "server" in entry else None
-    return ClusterFault(at_s=at_s, action=action, cluster=cluster, server=server, **given)
+    return ClusterFault(
+        at_s=at_s, action=action, cluster=cluster, server=server, node=node, **given
+    )
+
+
+def _place(entry: Mapping[Any, Any]) -> tuple[ClusterId, int | None]:
+    """Returns the cluster at which it happens, and the node, if it is one's."""
+    if "node" not in entry:
+        return ClusterId(_text(entry, "cluster")), None
+    if "cluster" in entry:
+        raise _wrong("node", "expected either cluster or node")
+    name = _text(entry, "node")
+    if (named := node_of(name)) is None:
+        raise _wrong("node", f"expected the name of a node as a/2, got {name!r}")
+    return named
 
 
 def places_of(action: str) -> tuple[str, ...]:
@@ -166,7 +184,7 @@ def places_of(action: str) -> tuple[str, ...]:
         return ("between", "from", "to")
     if action in TOKEN_ACTIONS:
         return ("cluster", "classes", "servers")
-    return ("cluster", "server") if action in _OF_SERVERS else ("cluster",)
+    return ("cluster", "node", "server") if action in _OF_SERVERS else ("cluster", "node")
 
 
 def _limits(entry: Mapping[Any, Any]) -> tuple[tuple[str, int], ...]:

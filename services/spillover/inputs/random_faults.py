@@ -33,6 +33,9 @@ _CLUSTER_TROUBLES = (
     *("crash", "pause", "slow", "clock", "failing"),
     *("swallows", "late", "hangs"),
 )
+_SITE_TROUBLES = ("drain", "apart")
+"""Troubles of one or two of several nodes, which are more often those of a cluster."""
+
 _LINK_TROUBLES = 3 * ("cut", "link")
 """Cuts and bad links come nearly as often as all that can happen to a cluster."""
 _SERVER_TROUBLES = ("down", "server slow", "server failing", "out")
@@ -52,6 +55,10 @@ def random_faults(topology: Topology, seed: int, duration_s: float) -> FaultSche
     kinds = _CLUSTER_TROUBLES + (_LINK_TROUBLES if topology.links else ())
     pools = [(cluster.id, cluster.pool) for cluster in topology.clusters if cluster.pool]
     kinds += _POOL_TROUBLES if pools else ()
+    sites = {
+        cluster.id: cluster.node_count for cluster in topology.clusters if cluster.node_count > 1
+    }
+    kinds += _SITE_TROUBLES if sites else ()
     for _ in range(random.randint(TROUBLES_MIN, TROUBLES_MAX)):
         begins_s = random.random() * duration_s * (1.0 - LASTS_SHARE_MAX)
         ends_s = begins_s + random.random() * duration_s * LASTS_SHARE_MAX
@@ -64,11 +71,18 @@ def random_faults(topology: Topology, seed: int, duration_s: float) -> FaultSche
             if (cluster, of_server, one) not in busy:
                 busy.add((cluster, of_server, one))
                 faults += _of_pool(random, kind, (cluster, one), pool, begins_s, ends_s)
+        elif kind in _SITE_TROUBLES:
+            cluster = random.choice([*sites])
+            if cluster not in busy:
+                busy.add(cluster)
+                faults += _of_site(random, kind, cluster, sites[cluster], begins_s, ends_s)
         elif kind in _CLUSTER_TROUBLES:
             cluster = random.choice(topology.cluster_ids)
             if cluster not in busy:
                 busy.add(cluster)
-                faults += _of_cluster(random, kind, cluster, begins_s, ends_s)
+                of_all = _of_cluster(random, kind, cluster, begins_s, ends_s)
+                node = random.randint(1, sites[cluster]) if cluster in sites else None
+                faults += [replace(fault, node=node) for fault in of_all]
         else:
             directions = _directions(random, topology)
             if busy.isdisjoint(directions):
@@ -110,6 +124,20 @@ def _of_pool(
         fault(begins_s, classes=((one, random.randint(1, _TOKENS_MAX)),)),
         fault(ends_s, classes=((one, usual or 1),)),
     ]
+
+
+def _of_site(
+    random: Random, kind: str, cluster: ClusterId, nodes: int, begins_s: float, ends_s: float
+) -> list[Fault]:
+    """Returns the faults of one trouble of the nodes of a cluster."""
+    one, other = random.sample(range(1, nodes + 1), 2)
+    if kind == "drain":
+        return [
+            ClusterFault(at_s=at_s, action=action, cluster=cluster, node=one)
+            for at_s, action in ((begins_s, "drain"), (ends_s, "undrain"))
+        ]
+    ends = ClusterId(f"{cluster}/{one}"), ClusterId(f"{cluster}/{other}")
+    return _of_link(random, "cut", (ends, ends[::-1]), begins_s, ends_s)
 
 
 def _of_cluster(

@@ -18,7 +18,7 @@ from spillover.model.unlike_servers import UnlikeServers
 
 CLUSTER_ACTIONS = (
     *("crash", "restart", "pause", "resume", "slow", "clock", "failing", "down", "up"),
-    *("swallows", "late", "hangs"),
+    *("swallows", "late", "hangs", "drain", "undrain"),
 )
 TOKEN_ACTIONS = ("tokens",)
 LINK_ACTIONS = ("link", "cut", "heal")
@@ -50,7 +50,8 @@ class ClusterFault:
     service time if that is shorter; share 0 ends it. It fails as a backend that answers `status`
     does: 429 and 503 say that the work surely was not done, and to be left alone for
     `retry_after_ms`, if that is given. `down`: one server of a pool fails what it runs and cannot
-    run anything, until it is `up`. `slow` and `failing` may be of one such server, too.
+    run anything, until it is `up`. `slow` and `failing` may be of one such server, too. `drain`: an
+    operator drains it, until `undrain`, or a crash.
 
     By its reports it lives while one of the last three lasts. `swallows`: a `share` of the requests
     that neighbors hand it never arrives, as on a path that lets only small packets through, and
@@ -69,6 +70,10 @@ class ClusterFault:
     """Which server of a cluster whose servers are unlike; `down` and `up` need it.
 
     Why: what is not of one server is of all."""
+    node: int | None = None
+    """Which node of a cluster of several; in a file, `node: a/2` in place of the cluster.
+
+    Why: what is not of one node is of all."""
     factor: Annotated[float, above(0)] = 1.0
     """How many times as long services take from now on; 1 is as usual.
 
@@ -147,7 +152,8 @@ class TokensFault:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkFault:
     """`link` changes what is given, in the directions given; `cut` lets nothing through there, and
-    `heal` makes all as the topology has it.
+    `heal` makes all as the topology has it. Between two nodes of one cluster there are `cut` and
+    `heal` alone (`between: [a/1, a/2]`): they do not hear each other.
 
     `delay_ms` replaces the topology's and up to `jitter_ms` come on top of it, evenly distributed.
     `loss`, `duplicate` and `reorder` are probabilities by message; the last two are of reports
@@ -208,6 +214,7 @@ class FaultSchedule:
         restart of what has not crashed, a resumption of what was not paused."""
         ids = set(topology.cluster_ids)
         pools = {cluster.id: cluster.pool for cluster in topology.clusters}
+        nodes = {cluster.id: cluster.node_count for cluster in topology.clusters}
         links = {pair for link in topology.links for pair in (link.between, link.between[::-1])}
         before_s = 0.0
         condition: dict[str, str] = {}
@@ -218,13 +225,15 @@ class FaultSchedule:
                 raise InputError(self.name, f"{field}.at_s", f"{expected} after {before_s:g}")
             before_s = fault.at_s
             if isinstance(fault, LinkFault):
-                self._check_link(field, fault, ids, links)
+                if not self._is_of_siblings(field, fault, nodes):
+                    self._check_link(field, fault, ids, links)
                 continue
             if fault.cluster not in ids:
                 raise InputError(self.name, f"{field}.cluster", _expected_id(fault.cluster, ids))
             self._check_pool(field, fault, pools[fault.cluster])
             if isinstance(fault, ClusterFault):
-                self._check_life(field, fault, condition)
+                self._check_node(field, fault, nodes[fault.cluster])
+                self._check_life(field, fault, nodes[fault.cluster], condition)
 
     def _check_pool(
         self, field: str, fault: ClusterFault | TokensFault, pool: UnlikeServers | None
@@ -257,18 +266,50 @@ class FaultSchedule:
                 expected = f"expected a {what} of the cluster ({', '.join(known)}), got {each!r}"
                 raise InputError(self.name, field, expected)
 
-    def _check_life(self, field: str, fault: ClusterFault, condition: dict[str, str]) -> None:
+    def _check_node(self, field: str, fault: ClusterFault, nodes: int) -> None:
+        if fault.node is not None and not 1 <= fault.node <= nodes:
+            expected = f"expected a node of the cluster ({_node_names(fault.cluster, nodes)})"
+            got = f"got {fault.cluster}/{fault.node}"
+            raise InputError(self.name, f"{field}.node", f"{expected}, {got}")
+
+    def _is_of_siblings(self, field: str, fault: LinkFault, nodes: dict[ClusterId, int]) -> bool:
+        """Returns whether it is a cut between two nodes of one cluster. Raises InputError where it
+        would be one, if they were there."""
+        ends = [node_of(end) for end in fault.directions[0]]
+        if not any(ends):
+            return False
+        named = [(one[0], one[1]) for one in ends if one is not None]
+        are_siblings = len(named) == 2 and named[0][0] == named[1][0] and named[0] != named[1]
+        if not are_siblings or len(fault.directions) != 2 or fault.action not in {"cut", "heal"}:
+            expected = "expected nodes only where two of one cluster are cut off or healed"
+            raise InputError(self.name, f"{field}.between", expected)
+        for cluster, node in named:
+            if not 1 <= node <= nodes.get(cluster, 0):
+                known = _node_names(cluster, nodes.get(cluster, 0)) or "of a cluster"
+                expected = f"expected a node ({known}), got {cluster}/{node}"
+                raise InputError(self.name, f"{field}.between", expected)
+        return True
+
+    def _check_life(
+        self, field: str, fault: ClusterFault, nodes: int, condition: dict[str, str]
+    ) -> None:
         allowed, becomes = _LIFE.get(fault.action, ((), ""))
         if not becomes:
             return
-        who, what = str(fault.cluster), "cluster"
         if fault.action in {"down", "up"}:
-            who, what = f"server {fault.server} of {fault.cluster}", "server"
-        now = condition.get(who, "up")
-        if now not in allowed:
-            expected = f"expected {fault.action} only of a {what} that is {' or '.join(allowed)}"
-            raise InputError(self.name, f"{field}.action", f"{expected}, {who} is {now}")
-        condition[who] = becomes
+            whose, what = [f"server {fault.server} of {fault.cluster}"], "server"
+        elif nodes == 1:
+            whose, what = [str(fault.cluster)], "cluster"
+        else:
+            numbers = range(1, nodes + 1) if fault.node is None else (fault.node,)
+            whose, what = [f"{fault.cluster}/{number}" for number in numbers], "node"
+        for who in whose:
+            now = condition.get(who, "up")
+            if now not in allowed:
+                expected = f"expected {fault.action} only of a {what} that is"
+                expected += f" {' or '.join(allowed)}, {who} is {now}"
+                raise InputError(self.name, f"{field}.action", expected)
+            condition[who] = becomes
 
     def _check_link(
         self, field: str, fault: LinkFault, ids: set[ClusterId], links: set[Direction]
@@ -292,6 +333,18 @@ _LIFE = {
     "up": (("down",), "up"),
 }
 """The conditions in which an action makes sense, and the one that it leads to."""
+
+
+def node_of(name: str) -> tuple[ClusterId, int] | None:
+    """Returns the cluster and the number of a node that is named as `a/2`; None for other names."""
+    cluster, slash, number = name.rpartition("/")
+    if not (slash and number.isascii() and number.isdigit() and len(number) <= 2):
+        return None
+    return ClusterId(cluster), int(number)
+
+
+def _node_names(cluster: str, nodes: int) -> str:
+    return ", ".join(f"{cluster}/{number}" for number in range(1, nodes + 1))
 
 
 def _expected_id(got: str, ids: set[ClusterId]) -> str:

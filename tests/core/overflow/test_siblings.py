@@ -11,28 +11,35 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from spillover.core.overflow.sibling_messages import (
+    NO_VIEW,
     Frozen,
     Give,
     Installed,
     Prepare,
     SiblingLoad,
+    is_later,
+    number_after,
 )
 from spillover.core.overflow.siblings import (
     ABSENT_S,
     NO_DEMAND,
+    QUIET_S,
     RECONNECT_S,
     SILENCE_S,
     Siblings,
 )
 from spillover.model.ranges import WHOLE_MAX
-from spillover.policy.overflow.siblings import spread, trimmed
+from spillover.policy.overflow.siblings import evened, spread, trimmed
 from support.histories.growing_sites import GrowingSite
-from support.histories.sites import SETTLED_S, Site
+from support.histories.sites import EVEN_S, SETTLED_S, Site
 
 SEEDS = st.integers(0, 2**32)
 
 MANY = int(os.environ.get("SPILLOVER_SITE_HISTORIES", "0"))
-"""Play so many histories more, of the seeds from 0 on."""
+"""Play so many histories more."""
+
+FIRST = int(os.environ.get("SPILLOVER_SITE_HISTORIES_FROM", "0"))
+"""Their first seed."""
 
 
 def happens(site: Site, random: Random, *, cuts: bool) -> None:
@@ -71,6 +78,8 @@ def play(seed: int, *, cuts: bool) -> Site:
             site.arrive(number)
     site.run(ALL_DONE_S)
     site.check_settled()
+    site.run(EVEN_S)
+    site.check_even()
     return site
 
 
@@ -315,6 +324,27 @@ def test_shares_are_counted_anew_after_a_stream_has_broken() -> None:
     assert one.share + other.share == 6
 
 
+def test_a_view_is_made_anew_if_it_is_lost_on_the_way_that_it_is_installed() -> None:
+    """Found by a random history: the node would never have a view, nor take any name."""
+    one, other = Siblings(1, 2, 6, 0.0), Siblings(2, 2, 6, 0.0)
+    hello(one, 2)
+    hello(other, 1)
+    for tell in one.take():
+        other.heard(1, tell.message, 0.0)
+    for tell in other.take():
+        one.heard(2, tell.message, 0.0)
+    assert one.is_settled
+    one.take()  # nothing of it arrives
+    other.lost(1, 1.0)
+    assert not other.is_settled
+    hello(other, 1, view=one.view)
+    other.woke(1.0)
+    pass_on(one, other, now_s=1.0)
+    assert one.is_settled
+    assert other.is_settled
+    assert (one.share, other.share) == (3, 3)
+
+
 def test_a_silent_sibling_is_lost_unless_this_process_was_late() -> None:
     one, _ = two_nodes(6)
     one.excuse(0.5)
@@ -337,8 +367,109 @@ def test_shares_are_trimmed_and_made_larger_evenly(shares: list[int], servers: i
     assert not more or max(more) <= min(grown) + 1, "the smallest get first"
 
 
+@given(st.dictionaries(st.integers(1, 16), st.integers(0, 50), min_size=2))
+def test_idle_servers_come_to_be_even_in_few_steps_and_stay_so(idle: dict[int, int]) -> None:
+    """One node gives at a time, and no server goes to and fro."""
+    everything, steps = sum(idle.values()), 0
+    while True:
+        gifts = {
+            number: gift
+            for number, has in idle.items()
+            if (gift := evened(number, has, {o: h for o, h in idle.items() if o != number}))
+        }
+        assert len(gifts) <= 1
+        if not gifts:
+            break
+        ((giver, (taker, servers)),) = gifts.items()
+        assert idle[giver] - servers >= idle[taker] + servers, "it would come back"
+        idle[giver] -= servers
+        idle[taker] += servers
+        steps += 1
+    assert sum(idle.values()) == everything
+    assert max(idle.values()) - min(idle.values()) <= 1
+    assert steps <= 16 * 10
+
+
+def test_a_node_that_comes_late_has_its_part_if_nothing_happens_at_the_site() -> None:
+    one = Siblings(1, 2, 4, 0.0)
+    one.woke(ABSENT_S)
+    assert one.share == 4
+    other = Siblings(2, 2, 4, 2.0)
+    for node, there in ((one, other), (other, one)):
+        hello(node, there.number, view=there.view)
+    pass_on(one, other, now_s=2.0)
+    one.demands(NO_DEMAND._replace(busy=1), 2.0)
+    for now_s, shares in ((2.1, (4, 0)), (2.0 + QUIET_S, (2, 2))):
+        for node in (one, other):
+            node.demands(NO_DEMAND, now_s)
+        pass_on(one, other, now_s=now_s)
+        assert (one.share, other.share) == shares
+
+
+def test_servers_stay_where_they_are_while_anything_runs_at_the_site() -> None:
+    one, other = two_nodes(6)
+    other.demands(NO_DEMAND._replace(waiting=2, busy=3), 1.0)
+    pass_on(one, other, now_s=1.0)
+    one.demands(NO_DEMAND, 1.0)
+    pass_on(one, other, now_s=1.0)
+    for now_s in (1.5, 3.0, 9.0):
+        other.demands(NO_DEMAND._replace(busy=1), now_s)
+        one.demands(NO_DEMAND, now_s)
+        pass_on(one, other, now_s=now_s)
+    assert (one.share, other.share) == (1, 5)
+
+
+def test_nodes_that_all_leave_keep_their_servers() -> None:
+    """They would go to and fro without end."""
+    one, other = two_nodes(6)
+    leaves = NO_DEMAND._replace(leaves=True)
+    for node in (one, other):
+        node.demands(leaves, 1.0)
+        pass_on(one, other, now_s=1.0)
+    for node in (one, other):
+        node.demands(leaves, 1.1, gives_all=True)
+    assert not any(isinstance(tell.message, Give) for node in (one, other) for tell in node.take())
+    assert (one.share, other.share) == (3, 3)
+
+
+VIEWS = st.tuples(
+    st.sampled_from([0, 1, 2, 3, WHOLE_MAX // 2, WHOLE_MAX // 2 + 1, WHOLE_MAX - 1, WHOLE_MAX]),
+    st.integers(0, 3),
+)
+
+
+@given(VIEWS, VIEWS)
+def test_of_two_views_one_is_later_and_there_is_one_that_is_later_than_any(
+    one: tuple[int, int], other: tuple[int, int]
+) -> None:
+    assert is_later(one, other) + is_later(other, one) == (one != other)
+    assert is_later((number_after(one[0]), 1), one)
+    assert 1 <= number_after(one[0]) <= WHOLE_MAX
+    assert is_later(one, NO_VIEW) == (one != NO_VIEW)
+
+
+@pytest.mark.parametrize("number", [WHOLE_MAX, WHOLE_MAX - 1, WHOLE_MAX // 2, WHOLE_MAX // 2 + 2])
+def test_views_are_made_whatever_number_a_sibling_tells(number: int) -> None:
+    """That one has a bug: the next view is one that all take for later."""
+    one, other = two_nodes(6)
+    hello(one, 2, view=(number, 2))
+    pass_on(one, other, now_s=1.0)
+    hello(one, 2, view=one.view)
+    pass_on(one, other, now_s=1.0)
+    assert one.view == other.view != (1, 1)
+    assert one.is_settled
+    assert other.is_settled
+    assert 1 <= one.view[0] <= WHOLE_MAX
+    assert (one.share, other.share) == (3, 3)
+
+
+@pytest.mark.timeout(0)
 @pytest.mark.skipif(not MANY, reason="set SPILLOVER_SITE_HISTORIES to how many")
 @pytest.mark.parametrize("cuts", [False, True])
 def test_many_more_histories(*, cuts: bool) -> None:
-    for seed in range(MANY // 2):
-        play(seed, cuts=cuts)
+    for seed in range(FIRST, FIRST + MANY // 2):
+        try:
+            play(seed, cuts=cuts)
+        except AssertionError as error:
+            error.add_note(f"seed {seed}, {cuts=}")
+            raise

@@ -26,9 +26,14 @@ from support.scripted_server import answer, scripted
 
 GIVE = Give((1, 1), 2)
 
+STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n"
+"""A stream of one chunk."""
+
 
 @asynccontextmanager
-async def site_of_two(feed: Callable[[Any], None], other: str) -> AsyncIterator[Site]:
+async def site_of_two(
+    feed: Callable[[Any], None], other: str, refused: Callable[[int, str], None] = pytest.fail
+) -> AsyncIterator[Site]:
     """Node 1 of a site whose node 2 is at this url."""
     nodes = ClusterNode(url="http://127.0.0.1:1"), ClusterNode(url=other)
     cluster = Cluster(id="a", servers=4, nodes=nodes)
@@ -41,6 +46,7 @@ async def site_of_two(feed: Callable[[Any], None], other: str) -> AsyncIterator[
         Configured(),
         feed=feed,
         on_failure=pytest.fail,
+        on_refused=refused,
         result_ttl_s=1.0,
     )
     try:
@@ -107,16 +113,33 @@ def test_a_stream_of_whoever_says_that_he_is_the_sibling_does_not_end_the_other_
 
 def test_the_stream_of_a_sibling_breaks_off_once_what_it_told_was_dropped():
     async def main():
-        async with site_of_two(heard.append, "http://127.0.0.1:2") as site:
+        took = site_of_two(heard.append, "http://127.0.0.1:2", lambda *told: refused.append(told))
+        async with took as site:
             line = sibling_wire.encode(GIVE)
             site.hear(2, line)
             site.distrust(ev.DistrustSibling(2, OverflowError("a bug")))
             with pytest.raises(PeerError, match="by a bug"):
                 site.hear(2, line)
 
-    heard = []
+    heard, refused = [], []
     asyncio.run(main())
     assert heard == [ev.SiblingHeard(2, GIVE)]
+    assert refused == [(2, "raised")]
+
+
+@pytest.mark.parametrize("number", [2**53 + 1, -1, 1.5])
+def test_a_view_number_out_of_range_ends_the_stream_and_is_counted(number):
+    async def main():
+        line = b'{"prepare":{"view":[%s,2]}}\n' % str(number).encode()
+        async with scripted(STREAM % (len(line), line)) as server:
+            refused = asyncio.Queue()
+            took = site_of_two(fed.append, server.url, lambda *told: refused.put_nowait(told))
+            async with took as site, listening(site):
+                assert await asyncio.wait_for(refused.get(), 20.0) == (2, "line")
+
+    fed = []
+    asyncio.run(main())
+    assert not any(isinstance(event, ev.SiblingHeard) for event in fed)
 
 
 @pytest.mark.parametrize("listens", [True, False])

@@ -7,11 +7,16 @@ from statistics import mean
 
 import pytest
 
+from spillover.inputs.random_faults import random_faults
 from spillover.inputs.topology_file import load_topology
-from spillover.model.errors import InputError
+from spillover.model.faults import ClusterFault, FaultSchedule, LinkFault
+from spillover.model.request import Outcome
 from spillover.model.schedule import Arrival
+from spillover.model.topology import Cluster, Link, Topology
+from spillover.sim.overflow.faulty_run import UNREACHABLE
 from spillover.sim.overflow.run import run_overflow
-from spillover.workloads.generated import bursts
+from spillover.workloads.generated import bursts, poisson
+from support.few import all_in_soak
 
 SEEDS = range(2)
 
@@ -64,7 +69,86 @@ def test_requests_at_one_node_have_all_servers_of_the_site():
     assert longest_ms == pytest.approx(1000.0, rel=0.05), "five at a time, twice"
 
 
-def test_faults_are_for_clusters_of_one_node():
-    ring = with_nodes(load_topology("ring5"), 2)
-    with pytest.raises(InputError, match=r"clusters\[0\].nodes: expected one node where there are"):
-        run_overflow(ring, bursts(ring.cluster_ids, duration_s=1.0, seed=1), 1, check=True)
+TWO_SITES = Topology(
+    name="two",
+    clusters=(Cluster(id="a", servers=4, nodes=2), Cluster(id="b", servers=5, nodes=3)),
+    links=(Link(between=("a", "b"), delay_ms=5.0),),
+)
+
+
+def with_faults(*faults, rate=60.0, seed=1, keyed=True):
+    """A run of TWO_SITES with these faults, in which everything is checked."""
+    last_s = max(fault.at_s for fault in faults)
+    schedule = poisson(TWO_SITES.cluster_ids, rate_per_s=rate, duration_s=last_s + 3.0, seed=seed)
+    told = FaultSchedule("test", faults)
+    return run_overflow(TWO_SITES, schedule, seed, faults=told, keyed=keyed)
+
+
+def at_node(at_s, action, cluster, node):
+    return ClusterFault(at_s=at_s, action=action, cluster=cluster, node=node)
+
+
+def test_the_servers_of_a_node_that_dies_are_soon_in_use_again():
+    """Lost is only what that node had taken from clients, and it has its part when it is back."""
+    run = with_faults(at_node(2.0, "crash", "a", 1), at_node(5.0, "restart", "a", 1))
+    site = run.as_dict()["sites"]["a"]
+    (took_s,) = site["taken_over_s"]
+    assert took_s < 0.5
+    assert site["nodes"]["a/1"]["lost"] == run.outcomes[Outcome.UNKNOWN] > 0
+    assert site["nodes"]["a/2"]["lost"] == 0
+    assert sum(node["share"] for node in site["nodes"].values()) == 4
+    assert run.outcomes.keys() <= {Outcome.DONE, Outcome.UNKNOWN}
+
+
+def test_a_node_that_dies_and_is_back_at_once_loses_what_it_had_and_no_more():
+    run = with_faults(at_node(2.0, "crash", "b", 2), at_node(2.001, "restart", "b", 2))
+    site = run.as_dict()["sites"]["b"]
+    assert site["taken_over_s"][0] < 1.0
+    assert site["nodes"]["b/2"]["lost"] == run.outcomes[Outcome.UNKNOWN]
+
+
+def test_neighbors_turn_to_another_node_of_a_site_where_one_has_died():
+    """Each node of a talks to one of b, and all go on to hand work there."""
+    run = with_faults(at_node(1.0, "crash", "b", 1), rate=70.0)
+    assert run.hops["a"][1] > 0
+    assert run.outcomes[UNREACHABLE] == 0
+
+
+def test_a_site_all_of_whose_nodes_die_is_not_there():
+    crash = ClusterFault(at_s=2.0, action="crash", cluster="b")
+    run = with_faults(crash, ClusterFault(at_s=4.0, action="restart", cluster="b"))
+    assert run.outcomes[UNREACHABLE] > 0
+    assert sum(node["share"] for node in run.as_dict()["sites"]["b"]["nodes"].values()) == 5
+
+
+def test_nodes_that_drain_one_after_the_other_lose_nothing():
+    faults = []
+    for place, node in enumerate((1, 2)):
+        faults += [at_node(2.0 + 3.0 * place, "drain", "a", node)]
+        faults += [at_node(4.0 + 3.0 * place, "undrain", "a", node)]
+    assert with_faults(*faults, rate=50.0).outcomes.keys() == {Outcome.DONE}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nodes_that_do_not_hear_each_other_or_stand_still_share_again(seed):
+    cut = LinkFault(at_s=1.0, action="cut", directions=(("b/1", "b/2"), ("b/2", "b/1")))
+    run = with_faults(
+        cut,
+        replace(cut, at_s=4.0, action="heal"),
+        at_node(5.0, "pause", "a", 2),
+        at_node(8.0, "resume", "a", 2),
+        seed=seed,
+    )
+    assert run.outcomes.keys() == {Outcome.DONE}
+    for name, servers in (("a", 4), ("b", 5)):
+        nodes = run.as_dict()["sites"][name]["nodes"]
+        assert sum(node["share"] for node in nodes.values()) == servers
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("seed", all_in_soak(range(20), 2))
+def test_random_faults_of_sites_of_nodes(seed, keyed):
+    """All that must hold is checked as they happen."""
+    faults = random_faults(TWO_SITES, seed, 12.0)
+    schedule = bursts(TWO_SITES.cluster_ids, duration_s=12.0, seed=seed)
+    run_overflow(TWO_SITES, schedule, seed, faults=faults, keyed=keyed)

@@ -216,7 +216,7 @@ async def _leave(
 
 def _asks_others(shell: NodeShell) -> bool:
     """Returns whether clients here wait for other nodes of the cluster."""
-    return shell.site is not None and shell.site.under_way > 0
+    return shell.site is not None and shell.site.asks_others
 
 
 def _watch(shell: NodeShell, servers: Servers, lame_duck_s: float) -> None:

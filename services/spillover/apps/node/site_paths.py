@@ -47,6 +47,10 @@ ELSEWHERE = b"spillover-elsewhere"
 AGAIN_S = 0.02
 """So long until it is looked again who has a name, while nodes come and go."""
 
+LOOKS_MAX = 50
+"""A node that may know a request and cannot be asked is tried so often, AGAIN_S apart: one that is
+dead is not of the site any more by then."""
+
 LOOKUP_S = 900.0
 """How long a sibling may take at most to tell of a request: as long as a client may wait."""
 
@@ -101,7 +105,7 @@ class SitePaths:
         moving = self._shell.room.moving
         moving.add(len(body))
         try:
-            with self._counted(name):
+            with self._passing_on(name):
                 async with asyncio.timeout(within_s):
                     if name is None:
                         return await self._hand_over(exchange, body, within_s)
@@ -114,17 +118,26 @@ class SitePaths:
             moving.add(-len(body))
 
     @contextmanager
-    def _counted(self, name: str | None) -> Iterator[None]:
-        """Something waits for other nodes meanwhile. Raises Problem where too much does."""
+    def _passing_on(self, name: str | None) -> Iterator[None]:
+        """A request waits for other nodes meanwhile. Raises Problem where too many do."""
         site = self._site
-        if site.under_way >= PASSED_ON_MAX:
-            detail = "too many requests wait for other nodes of the site"
-            raise Problem("queue_full", detail, id=name, retry_after_s=1.0)
-        site.under_way += 1
+        _check_room(site.passed_on, PASSED_ON_MAX, name)
+        site.passed_on += 1
         try:
             yield
         finally:
-            site.under_way -= 1
+            site.passed_on -= 1
+
+    @contextmanager
+    def _looking_up(self, name: str) -> Iterator[None]:
+        """A question does so."""
+        site = self._site
+        _check_room(site.looked_up, site.looked_up_max, name)
+        site.looked_up += 1
+        try:
+            yield
+        finally:
+            site.looked_up -= 1
 
     async def _answer(
         self, exchange: Exchange, name: str, tenant: str, body: bytes, within_s: float
@@ -135,22 +148,22 @@ class SitePaths:
             if exchange.asked_as == KNOWN or (exchange.asked_as and owner != site.number):
                 headers = [(ELSEWHERE, b"1")]
                 raise Problem("unknown_request", "not known at this node", name, headers=headers)
-            if owner == site.number:
-                view = site.siblings.view
-                if site.may_have_moved and await self._known_elsewhere(exchange, body, within_s):
-                    return True
-                if site.siblings.is_settled and site.siblings.view == view:
-                    return False
-                continue
-            if owner is not None:
+            view, told = site.siblings.view, None
+            if owner == site.number and site.may_have_moved:
+                told = await self._known_elsewhere(exchange, body, within_s)
+            elif owner is not None and owner != site.number:
                 told = await self._ask(owner, exchange, OWNER, body, within_s)
-                if isinstance(told, Response):
-                    _pass_back(exchange, told)
-                    return True
-                if told is not None and has_failed:
-                    detail = "the node that has the name gives no answer that can be passed on"
-                    raise Problem("outcome_unknown", detail, id=name, is_keyed=True)
-                has_failed = has_failed or told is not None
+            if isinstance(told, Response):
+                _pass_back(exchange, told)
+                return True
+            is_settled = site.siblings.is_settled and site.siblings.view == view
+            if owner == site.number and told is None and is_settled:
+                return False
+            may_run = told is not None and not isinstance(told, NotDelivered)
+            if may_run and has_failed:
+                detail = "the node that has the name gives no answer that can be passed on"
+                raise Problem("outcome_unknown", detail, id=name, is_keyed=True)
+            has_failed = has_failed or may_run
             await asyncio.sleep(AGAIN_S)
         return False
 
@@ -162,19 +175,23 @@ class SitePaths:
             if isinstance(told, Response):
                 _pass_back(exchange, told)
                 return True
-            if told is not None:
+            if told is not None and not isinstance(told, NotDelivered):
                 detail = "the node to which it was handed over gives no answer"
                 raise Problem("outcome_unknown", detail)
         return False
 
-    async def _known_elsewhere(self, exchange: Exchange, body: bytes, within_s: float) -> bool:
-        """Have the node answer that knows the name already; returns whether there is one."""
+    async def _known_elsewhere(
+        self, exchange: Exchange, body: bytes, within_s: float
+    ) -> Response | PeerError | None:
+        """Returns the answer of the node that knows the name already; None where there is none, and
+        an error of one that may know it and does not tell."""
+        failed = None
         for other in self._site.others:
             told = await self._ask(other, exchange, KNOWN, body, within_s)
             if isinstance(told, Response):
-                _pass_back(exchange, told)
-                return True
-        return False
+                return told
+            failed = told or failed
+        return failed
 
     # --- requests that are asked for ----------------------------------------------------------
 
@@ -184,13 +201,22 @@ class SitePaths:
         name = exchange.path.removeprefix(prefix)
         if exchange.asked_as or self.is_known(name, tenant):
             return False
-        with self._counted(name):
-            for other in self._site.others:
-                told = await self._ask(other, exchange, KNOWN, b"", LOOKUP_S)
-                if isinstance(told, Response) and told.status != 404:
-                    _pass_back(exchange, told)
-                    return True
-        return False
+        with self._looking_up(name):
+            unsure = set(self._site.others)
+            for _ in range(LOOKS_MAX):
+                for other in sorted(unsure):
+                    told = await self._ask(other, exchange, KNOWN, b"", LOOKUP_S)
+                    if isinstance(told, Response) and told.status != 404:
+                        _pass_back(exchange, told)
+                        return True
+                    if not isinstance(told, PeerError):
+                        unsure.remove(other)
+                unsure &= set(self._site.others)
+                if not unsure:
+                    return False
+                await asyncio.sleep(AGAIN_S)
+        detail = "a node of the site that may know the request cannot be asked now"
+        raise Problem("queue_full", detail, id=name, retry_after_s=1.0)
 
     def is_known(self, name: str, tenant: str) -> bool:
         """Returns whether anything can be told here of a request of this name."""
@@ -213,9 +239,9 @@ class SitePaths:
         may_run_twice: bool = True,
     ) -> Response | PeerError | None:
         """Returns the answer of a sibling; None where it has none: it is gone, or the name is not
-        its own. Returns the error of one that is there and gives none, or that is gone where it may
-        have run and `may_run_twice` is not so. Raises Problem, and ClientGone as soon as nobody
-        waits any more."""
+        its own. Returns the error of one that may be there and gives none: what has that name may
+        be there, too; and of one that is gone, unless it `may_run_twice`. Raises Problem, and
+        ClientGone as soon as nobody waits any more."""
         headers = [*_passed(exchange.headers), (ASKED_AS, asked_as)]
         query = f"?{exchange.query.decode('latin-1')}" if exchange.query else ""
         path = quote(exchange.path) + query  # which was unquoted when it came
@@ -230,14 +256,19 @@ class SitePaths:
         exchange.watch(partial(_client_gone, asked))
         try:
             told = await asked
-        except NotDelivered:
-            return None
-        except PeerError as error:  # it may have run there: with a key, which may run twice
+        except PeerError as error:
             return error if number in self._site.others or not may_run_twice else None
         finally:
             if not exchange.response_complete:
                 exchange.unwatch()
         return None if ELSEWHERE in told.headers else told
+
+
+def _check_room(under_way: int, at_most: int, name: str | None) -> None:
+    """Raise Problem where too much waits for other nodes."""
+    if under_way >= at_most:
+        detail = "too many requests wait for other nodes of the site"
+        raise Problem("queue_full", detail, id=name, retry_after_s=1.0)
 
 
 def _client_gone(asked: asyncio.Future[Response]) -> None:

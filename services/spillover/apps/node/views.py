@@ -339,7 +339,7 @@ class FederationState(BaseModel):
 
 def _drain_state(shell: NodeShell) -> dict[str, bool]:
     machine = shell.machine
-    is_waited_at = shell.site is not None and shell.site.under_way > 0  # for other nodes
+    is_waited_at = shell.site is not None and shell.site.asks_others  # for other nodes
     told = {"draining": machine.draining, "drained": machine.drained and not is_waited_at}
     return told | {"lame_duck": machine.lame_duck}
 

@@ -238,8 +238,21 @@ def _print(results: dict[str, dict[str, Any]]) -> None:
             + (f"{result['faults']} faults, " if result.get("faults") else "")
             + f"{result['requests_per_s']:.0f} requests/s simulated",
         )
+        for site in result.get("sites", {}).values():
+            say(console, lead + _site_words(site))
         if shadow := result.get("shadow"):
             say(console, lead + _shadow_words(shadow))
+
+
+def _site_words(told: dict[str, Any]) -> str:
+    """Returns a sentence on the nodes of a cluster, and what became of those that died."""
+    nodes = told["nodes"].items()
+    shares = listed({name: node["share"] for name, node in nodes})
+    lost = listed({name: node["lost"] for name, node in nodes if node["lost"]})
+    words = f"servers {shares}; lost with nodes: {lost or 'none'}"
+    if took_s := told["taken_over_s"]:
+        words += f"; servers of the dead in use again after {max(took_s):.2f} s at most"
+    return words
 
 
 def _shadow_words(told: dict[str, Any]) -> str:

@@ -8,15 +8,36 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from spillover.model.ranges import Amount, Whole
+from spillover.model.ranges import WHOLE_MAX, Amount, Whole
 
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=16)]
 """The number of a node: `model.topology.NODES_MAX` is the largest."""
 
 View: TypeAlias = tuple[Whole, Annotated[int, msgspec.Meta(ge=0, le=16)]]
-"""The number of a view and the node that has made it; later views compare greater."""
+"""The number of a view and the node that has made it. Which is later says `is_later`."""
 
 NO_VIEW: View = (0, 0)
+"""Earlier than any view."""
+
+
+def number_after(number: int) -> int:
+    """Returns the number of the view that follows this one. Numbers go round: whatever a sibling
+    tells, there is one that is later."""
+    return number % WHOLE_MAX + 1
+
+
+def is_later(one: View, other: View) -> bool:
+    """Returns whether a view follows another one, which it does if its number is less than half of
+    all numbers ahead."""
+    if one[0] == other[0] or not (one[0] and other[0]):
+        return one > other
+    ahead = (one[0] - other[0]) % WHOLE_MAX
+    return ahead < WHOLE_MAX - ahead or (ahead == WHOLE_MAX - ahead and one > other)
+
+
+def later(one: View, other: View) -> View:
+    """Returns the later one of two views."""
+    return one if is_later(one, other) else other
 
 
 class SiblingLoad(msgspec.Struct, frozen=True):

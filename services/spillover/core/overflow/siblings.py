@@ -38,8 +38,11 @@ from spillover.core.overflow.sibling_messages import (
     SiblingLoad,
     SiblingMessage,
     View,
+    is_later,
+    later,
+    number_after,
 )
-from spillover.policy.overflow.siblings import goes_first, spread, trimmed
+from spillover.policy.overflow.siblings import evened, goes_first, spread, trimmed
 
 SILENCE_S = 1.0
 """A sibling that says nothing for so long is lost."""
@@ -57,6 +60,10 @@ ABSENT_S = 1.5
 """So long a node waits for siblings that it should hear of before it makes a view without them: of
 all where none it hears has been in a view, of those whom others hear. Above SILENCE_S."""
 
+
+QUIET_S = 1.0
+"""A site where nothing has waited or run for so long has its servers evenly divided. Long beside
+what comes and goes: servers are to stay where the clients are."""
 
 RETRY_S = 0.5
 """A view that is not made by then, since a node has not answered, is made anew."""
@@ -139,8 +146,8 @@ class Siblings:
         """The latest view that this node was asked for; it is being made while it is not `view`."""
         self._answers: dict[int, Frozen] = {}
         """What the nodes have told of the view that this node makes; empty while it makes none."""
-        self._latest = 0
-        """The largest number of a view that was heard of."""
+        self._latest: View = NO_VIEW
+        """The latest view that was heard of."""
         self._retry_s = math.inf
         self._started_s = now_s
         self._patience_s = math.inf
@@ -162,6 +169,8 @@ class Siblings:
         self._back_by_s: dict[int, float] = {}
         """When a view is made without those whose streams have ended and who may be there."""
         self._demand = NO_DEMAND
+        self._busy_s = now_s
+        """When something was last under way at the site, as far as this node knows."""
         self._told: SiblingLoad | None = None
         self._told_s = now_s
         self._tells: list[Tell] = []
@@ -234,7 +243,7 @@ class Siblings:
             case SiblingLoad():
                 one.load, one.told_s, one.given = message, now_s, 0
                 self._add_loads()
-                self._latest = max(self._latest, message.view[0])
+                self._latest = later(message.view, self._latest)
             case Prepare():
                 self._prepare(sender, message, now_s)
             case Frozen() if self._answers and message.view == self._promised:
@@ -256,7 +265,8 @@ class Siblings:
 
     def lost(self, sibling: int, now_s: float, *, is_dead: bool = False) -> None:
         """The connection to a sibling has broken. It `is_dead` where nothing listens there."""
-        self._doubts |= sibling in self.members
+        # Also where a view is being made: that it is installed may have been told on this stream.
+        self._doubts |= sibling in self.members or self._promised != self.view
         was_known = self.known.pop(sibling, None) is not None
         self._hears = tuple(sorted(self.known))
         self._add_loads()
@@ -315,6 +325,7 @@ class Siblings:
             self._see(now_s)
         if self.is_settled:
             self._give_idle(gives_all=gives_all)
+            self._even_out(now_s)
         if now_s >= self._tell_at_s():
             self._tell_load(now_s)
 
@@ -335,7 +346,7 @@ class Siblings:
         self.share, self._is_fresh = self.servers, False
         self.view = self._promised = (1, self.number)
         self.members = self.owners = frozenset([self.number])
-        self._latest, self.viewed_s = 1, now_s
+        self._latest, self.viewed_s = self.view, now_s
 
     @property
     def _all(self) -> frozenset[int]:
@@ -364,13 +375,35 @@ class Siblings:
             count = min(idle, self.known[there].unserved)
             self._give(there, count)
             idle -= count
-        if gives_all and idle and not self._demand.waiting:
-            each = self.known.items()
-            others = sorted(other for other, one in each if self._may_give(other, one))
+        if not (gives_all and idle) or self._demand.waiting:
+            return
+        # Not to those that leave, too: they would give them back at once.
+        others = sorted(self._staying())
+        if others:
             for place, other in enumerate(others):
                 part = idle // len(others) + (place < idle % len(others))
                 if part:
                     self._give(other, part)
+
+    def _even_out(self, now_s: float) -> None:
+        """Give the poorest node a part of what this one has, if that is the richest one and nothing
+        is under way at the site: a node that has come late has no servers otherwise until it
+        needs them. That is seen from the sum: whatever runs is nobody's idle server."""
+        own = self._own_idle
+        if self._demand.waiting or self.waiting or own + self.idle < self.servers:
+            self._busy_s = now_s
+            return
+        is_quiet = now_s >= self._busy_s + QUIET_S
+        if is_quiet and (gift := evened(self.number, own, self._staying())) is not None:
+            self._give(*gift)
+
+    def _staying(self) -> dict[int, int]:
+        """Returns the idle servers of the siblings that can be given some, and do not leave."""
+        return {
+            number: one.load.idle
+            for number, one in self.known.items()
+            if one.load is not None and not one.load.leaves and self._may_give(number, one)
+        }
 
     def _neediest(self) -> int | None:
         best, most = None, 0
@@ -393,31 +426,33 @@ class Siblings:
 
     # --- the load -----------------------------------------------------------------------------
 
-    def _load_now(self) -> SiblingLoad:
-        demand = self._demand
-        idle = self._own_idle if demand.can_run else 0
-        told = (demand.waiting, demand.foreign, idle, demand.age_s, demand.load, demand.leaves)
-        return SiblingLoad(self._hears, self._told_view, *told)
-
     @property
     def _told_view(self) -> View:
         return NO_VIEW if self._doubts else self._promised
 
+    @property
+    def _told_idle(self) -> int:
+        return self._own_idle if self._demand.can_run else 0
+
     def _tell_at_s(self) -> float:
-        """When the load is to be told next. What `_load_now` would say is not made for that, which
-        is asked for after each event."""
+        """When the load is to be told next."""
         told, demand = self._told, self._demand
-        if told is None or told.leaves != demand.leaves:
+        if told is None or (told.hears, told.view, told.leaves) != (
+            self._hears,
+            self._told_view,
+            demand.leaves,
+        ):
             return self._told_s
-        if told.hears != self._hears or told.view != self._told_view:
-            return self._told_s
-        idle = self._own_idle if demand.can_run else 0
+        idle = self._told_idle
         if told.waiting != demand.waiting or (not told.idle) != (not idle):
             return self._told_s + TELL_S
         return self._told_s + (IDLE_TELL_S if told.idle != idle else BEAT_S)
 
     def _tell_load(self, now_s: float) -> None:
-        self._told, self._told_s = self._load_now(), now_s
+        demand = self._demand
+        told = (demand.waiting, demand.foreign, self._told_idle, demand.age_s, demand.load)
+        self._told = SiblingLoad(self._hears, self._told_view, *told, demand.leaves)
+        self._told_s = now_s
         for other in sorted((self._all | self.known.keys()) - {self.number}):
             self._tells.append(Tell(other, self._told))
 
@@ -487,8 +522,8 @@ class Siblings:
         unheard = self.members & self.known.keys() - nodes
         if unheard:  # they do not hear this node, and may run on
             self._spare_from_s = max(self._spare_from_s, now_s + SILENCE_S + self._demand.work_s)
-        self._latest = max(self._latest, self._promised[0]) + 1
-        self._promised, self._wanted = (self._latest, self.number), nodes
+        self._latest = number_after(later(self._promised, self._latest)[0]), self.number
+        self._promised, self._wanted = self._latest, nodes
         self._doubts, self._early = False, 0
         self._answers, self._retry_s = {self.number: self._frozen(now_s)}, now_s + RETRY_S
         self._tells += [
@@ -498,7 +533,7 @@ class Siblings:
             self._install_all(now_s)
 
     def _prepare(self, sender: int, message: Prepare, now_s: float) -> None:
-        if message.view <= self._promised or sender != min(self.up | {sender}):
+        if not is_later(message.view, self._promised) or sender != min(self.up | {sender}):
             return
         self._promised, self._answers, self._spare = message.view, {}, 0
         self._doubts, self._early = False, 0
@@ -545,7 +580,7 @@ class Siblings:
     def check(self) -> None:
         """Raise AssertionError if the state contradicts itself."""
         assert 0 <= self.share <= self.servers + len(self.known) * self.servers
-        assert self.view <= self._promised
+        assert not is_later(self.view, self._promised)
         assert not self._answers or self._promised[1] == self.number
         assert self.number not in self.known
 

@@ -42,8 +42,12 @@ FORWARD_ENDS = ("answered", REFUSED, "lost", "recalled")
 
 REPORT, ANSWER, REQUEST, STATES = "report", "answer", "request", "states"
 FRAME, RAISED = "frame", "raised"
+LINE = "line"
 PEER_MESSAGES = (REPORT, ANSWER, REQUEST, STATES, FRAME, RAISED)
 """Messages of neighbors that can be refused, and what made the machine raise."""
+
+SIBLING_MESSAGES = (LINE, RAISED)
+"""The same of another node of the cluster."""
 
 WAYS_TO_HAND = ("push", "pull")
 """How a forward can come about: the neighbor has asked for what it pulls."""
@@ -141,6 +145,10 @@ class NodeMetrics(Collector):
         """A forward has ended so; if its neighbor has left since, nobody counts."""
         if (neighbor, outcome) in self._forwards:
             self._forwards[neighbor, outcome] += 1
+
+    def sibling_refused(self, node: str, message: str) -> None:
+        """A message of another node of the cluster was not taken, of SIBLING_MESSAGES."""
+        self._peer_refused[node, message] = self._peer_refused.get((node, message), 0) + 1
 
     def peer_refused(self, neighbor: str, message: str) -> None:
         """A message of a neighbor was not taken, of PEER_MESSAGES; if it has left since, nobody

@@ -343,6 +343,7 @@ class NodeShell:
             urls=() if self._process is None else self._process.urls,
             feed=self.feed,
             on_failure=self.fail,
+            on_refused=lambda node, what: self.metrics.sibling_refused(f"{own}/{node}", what),
             result_ttl_s=self.topology.result_ttl_s,
         )
 

@@ -26,6 +26,7 @@ from spillover.live.http1.lines import Pace
 from spillover.live.http1.outgoing import StreamRefused
 from spillover.live.overflow import sibling_wire
 from spillover.live.overflow.configured import FIELD, Configured
+from spillover.live.overflow.metrics import LINE, RAISED
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.protocol import AT_SIBLING, SIBLINGS
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX, ReportStream
@@ -40,7 +41,11 @@ AGAIN_S = 0.1
 """A stream that has ended is opened again after so long."""
 
 PASSED_ON_MAX = 10_000
-"""So many requests at most are passed on to one sibling at a time."""
+"""So many requests at most wait for other nodes at a time, to be taken there or here."""
+
+LOOKED_UP_MAX = 2000
+"""So many questions for requests at most wait for other nodes at a time, each for minutes perhaps:
+at most a quarter of the connections to a sibling, so that what is passed on finds one."""
 
 FORGOTTEN_S = 60.0
 """A node that the configuration has no more is given up if it was silent for so long. One that has
@@ -77,7 +82,8 @@ class SiteProcess(NamedTuple):
 class Site:
     """The siblings of node `number` of a cluster. `feed` takes what they say; `caller` is how this
     node names itself, `configured` what it goes by. `on_failure` takes an error by which this node
-    cannot be one of them. `urls` are those of processes, which no configuration has."""
+    cannot be one of them, `on_refused` hears which kind of message of a sibling was dropped. `urls`
+    are those of processes, which no configuration has."""
 
     def __init__(
         self,
@@ -90,12 +96,13 @@ class Site:
         urls: Sequence[str] = (),
         feed: Callable[[Any], None],
         on_failure: Callable[[BaseException], None],
+        on_refused: Callable[[int, str], None],
         result_ttl_s: float,
     ) -> None:
         self.number = siblings.number
         self.siblings = siblings
         self._feed = feed
-        self._on_failure = on_failure
+        self._on_failure, self._on_refused = on_failure, on_refused
         self._configured = configured
         self._call = partial(clients.of_link, caller=caller, away_max=PASSED_ON_MAX)
         self._group: asyncio.TaskGroup | None = None
@@ -103,8 +110,11 @@ class Site:
         self._others: dict[int, _Other] = {}
         """The siblings by their numbers, those too that the configuration has no more."""
         self._quotas: Quotas | None = None
-        self.under_way = 0
-        """Clients' requests and questions that wait for other nodes; whoever takes them counts."""
+        self.passed_on = self.looked_up = 0
+        """Clients' requests, and questions for them, that wait for other nodes; whoever takes them
+        counts."""
+        connections = clients.connections_max(PASSED_ON_MAX)
+        self.looked_up_max = min(LOOKED_UP_MAX, connections // 4)
         self.go_by(cluster, result_ttl_s)
 
     def start(self, group: asyncio.TaskGroup) -> None:
@@ -196,6 +206,7 @@ class Site:
         """What it told was within its ranges, so that this is a bug."""
         said = Message("bug: dropped what a sibling told", node=command.sibling)
         _log.error(said, exc_info=command.error)
+        self._on_refused(command.sibling, RAISED)
         if command.sibling in self._others:
             self._others[command.sibling].is_distrusted = True
 
@@ -209,7 +220,10 @@ class Site:
             try:
                 hear = partial(self.hear, number)
                 await other.client.stream_lines(self._path(), hear, silence_s=SILENCE_S, pace=LINES)
-            except (PeerError, MalformedMessage) as error:
+            except MalformedMessage as error:
+                reason = str(error)
+                self._on_refused(number, LINE)
+            except PeerError as error:
                 reason = str(error)
                 is_dead = isinstance(error.__cause__, ConnectionRefusedError)
                 if isinstance(error, StreamRefused) and self.siblings.view == NO_VIEW:
@@ -296,14 +310,25 @@ class Site:
 
     @property
     def others(self) -> Sequence[int]:
-        """Returns the numbers of the siblings that are heard and hear this node."""
-        return sorted(self.siblings.up - {self.number})
+        """Returns the numbers of the siblings that may know a name: those that this node hears, and
+        those that are in its view, since a broken stream is no proof of death."""
+        return sorted((self.siblings.up | self.siblings.members) - {self.number})
+
+    @property
+    def asks_others(self) -> bool:
+        """Returns whether clients here wait for other nodes."""
+        return self.passed_on + self.looked_up > 0
 
     @property
     def staying(self) -> Sequence[int]:
-        """Returns those of them that do not drain."""
-        loads = {number: self.siblings.known[number].load for number in self.others}
-        return [number for number, load in loads.items() if load is not None and not load.leaves]
+        """Returns those that are heard and hear this node, and do not drain."""
+        known = self.siblings.known.items()
+        up = self.siblings.up
+        return sorted(
+            number
+            for number, one in known
+            if number in up and one.load is not None and not one.load.leaves
+        )
 
     def owner(self, name: str) -> int | None:
         """Returns the node that new requests of this name belong to; None while that is being

@@ -137,8 +137,8 @@ SHARED_UNSENT_BYTES = Signal(
 PEER_REFUSED = Signal(
     "spillover_peer_messages_refused_total",
     "counter",
-    "Messages of a neighbor that were dropped: beyond what is declared of them, or (raised) since"
-    " the machine raised; the log says why",
+    "Messages of a neighbor, or of another node of the cluster, that were dropped: beyond what is"
+    " declared of them, or (raised) since the machine raised; the log says why",
     ("neighbor", "message"),
 )
 RECEIVED = Signal(

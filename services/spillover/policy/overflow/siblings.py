@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 OLDER_DEPARTURES = 2.0
 """What waits at a sibling gets the next free server only if it is older than what waits here by
 more than so many departures of the site: else servers would go to and fro between queues alike."""
@@ -28,3 +30,13 @@ def spread(shares: list[int], spare: int) -> list[int]:
     for _ in range(spare):
         grown[grown.index(min(grown))] += 1
     return grown
+
+
+def evened(number: int, idle: int, others: Mapping[int, int]) -> tuple[int, int] | None:
+    """Returns to which other node this one gives servers, and how many, so that all come to have
+    the same; None unless it is the one that has most. `others` have so many idle servers."""
+    if not others or max((has, -other) for other, has in others.items()) > (idle, -number):
+        return None
+    poorest = min(others, key=lambda other: (others[other], other))
+    part = (idle - others[poorest]) // 2
+    return (poorest, part) if part > 0 else None

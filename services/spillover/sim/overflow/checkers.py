@@ -11,6 +11,8 @@
 - Requests that queued at a cluster start there in the order in which they queued; where servers
   are unlike, those of one type do. What else must hold there is in `pool_checker`. Only what has
   waited before, and comes back, may stand first.
+- The nodes of a cluster have no more servers than it has, and believe in one view, unless one has
+  been cut off or has stood still.
 - No request takes more hops than its budget, or visits a cluster twice.
 - Liveness: what clients of living homes wait for comes to an end within `settle_s` of the last
   disturbance, and if all is healed, neighbors accept from each other again, degraded ones aside.
@@ -21,18 +23,20 @@ A checker knows the machines' events, commands and register, and none of their r
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.machine import NodeMachine
 from spillover.core.overflow.pools import unlike_servers
+from spillover.core.overflow.site_servers import SiteServers
 from spillover.core.overflow.visit import Visit, VisitState
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome, Request
-from spillover.sim.overflow.faulty_cluster import FaultyCluster
+from spillover.sim.overflow.faulty_cluster import FaultyCluster, nodes_of
+from spillover.sim.overflow.federation import node_name
 from spillover.sim.overflow.pool_checker import PoolChecker
 
 CHECK_EVERY = 64
@@ -71,6 +75,7 @@ class Client:
     request: Request
     home: ClusterId
     life: int
+    node: int = 1
     told: int = 0
 
 
@@ -139,13 +144,15 @@ class Checker:
         self._every = every
         self._max_hops = max_hops
         self._replay = replay
-        self._lives: dict[ClusterId, _Life] = {}
+        self._lives: dict[str, _Life] = {}
         self._clients: dict[str, Client] = {}
         self.starts: Counter[str] = Counter()
         self.whole: set[str] = set()
         """What a service has ended well with."""
         self.waiting = 0
         """Clients that have been told nothing yet."""
+        self._doubtful: set[ClusterId] = set()
+        """Clusters whose nodes may have been taken for dead although they are not."""
         self.seen: Counter[str] = Counter()
         """How often each kind of event was handled."""
 
@@ -155,7 +162,7 @@ class Checker:
         """Takes note that a client has sent a request to a home that lives. Names are given once in
         a run.
         """
-        client = self._clients[request.id] = Client(request, home.id, home.life)
+        client = self._clients[request.id] = Client(request, home.id, home.life, home.node)
         self.waiting += 1
         return client
 
@@ -238,9 +245,9 @@ class Checker:
         self._check_machine(cluster, now_s, complete=life.events % self._every == 0)
 
     def _life_of(self, cluster: FaultyCluster) -> _Life:
-        life = self._lives.get(cluster.id)
+        life = self._lives.get(cluster.name)
         if life is None or life.number != cluster.life:
-            life = self._lives[cluster.id] = _Life(cluster)
+            life = self._lives[cluster.name] = _Life(cluster)
         return life
 
     def _started(
@@ -321,6 +328,8 @@ class Checker:
 
     def _check_machine(self, cluster: FaultyCluster, now_s: float, *, complete: bool) -> None:
         machine = cluster.machine
+        if cluster.siblings:
+            self._check_site(cluster, now_s)
         if machine.ledger.imbalance():
             self._fail(f"the ledger is off: {machine.ledger.as_dict()}", now_s, cluster)
         if complete:
@@ -328,6 +337,21 @@ class Checker:
                 machine.check()
             except AssertionError as error:
                 self._fail(f"the machine contradicts itself: {error}", now_s, cluster)
+
+    def _check_site(self, node: FaultyCluster, now_s: float) -> None:
+        """Check that the nodes of a site have no more servers than it has, and believe in one view,
+        if none of them has been taken for dead that was not."""
+        nodes = node.faulty_nodes
+        self._doubtful |= {node.id for one in nodes if one.paused or one.to_siblings.cut}
+        machines = [one.machine.servers for one in nodes if one.alive]
+        sites = [servers.siblings for servers in machines if isinstance(servers, SiteServers)]
+        shares, views = (
+            sum(one.share for one in sites),
+            {one.view for one in sites if one.is_settled},
+        )
+        if node.id not in self._doubtful and (shares > sites[0].servers or len(views) > 1):
+            what = f"the shares are {[one.share for one in sites]}, in views {sorted(views)}"
+            self._fail(what, now_s, node)
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -340,15 +364,16 @@ class Checker:
         )
 
     def settled(
-        self, clusters: dict[ClusterId, FaultyCluster], now_s: float, *, healed: bool
+        self, clusters: Mapping[ClusterId, FaultyCluster], now_s: float, *, healed: bool
     ) -> None:
         """Time enough has passed since the last disturbance."""
+        nodes = {node.name: node for node in nodes_of(clusters)}
         for client in self._clients.values():
-            home = clusters[client.home]
+            home = nodes[node_name(client.home, client.node)]
             lives = home.alive and not home.paused and home.life == client.life
             if lives and not client.told:
                 self._fail(f"{client.request.id} has had no answer", now_s, home)
-        for cluster in clusters.values():
+        for cluster in nodes.values():
             if not cluster.alive or cluster.paused:
                 continue
             machine = cluster.machine
@@ -359,7 +384,7 @@ class Checker:
                 self._fail("not every neighbor is known to accept", now_s, cluster)
 
     def _fail(self, what: str, now_s: float, cluster: FaultyCluster | None = None) -> None:
-        where = f" at cluster {cluster.id}" if cluster is not None else ""
+        where = f" at cluster {cluster.name}" if cluster is not None else ""
         again = f"; replay: {self._replay}" if self._replay else ""
         raise Broken(f"seed {self._seed}, {now_s:.6f} s{where}: {what}{again}")
 

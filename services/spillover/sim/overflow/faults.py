@@ -3,7 +3,7 @@ it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from spillover.core.overflow import events as ev
@@ -15,12 +15,14 @@ from spillover.model.faults import (
     FaultSchedule,
     LinkFault,
     TokensFault,
+    node_of,
 )
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster, Topology
 from spillover.model.unlike_servers import UnlikeServers
 from spillover.sim.engine.world import World, stream
-from spillover.sim.overflow.faulty_cluster import FaultyCluster, Watch
+from spillover.sim.overflow.faulty_cluster import FaultyCluster, Watch, nodes_of
+from spillover.sim.overflow.federation import make_siblings
 from spillover.sim.overflow.network import Channel, build_channels
 from spillover.sim.overflow.pool_servers import PoolServers
 
@@ -88,17 +90,24 @@ def build_faulty_federation(
         )
         for each in topology.clusters
     }
+    for each in topology.clusters:
+        numbers = range(2, each.node_count + 1)
+        more = [FaultyCluster(topology, each.id, world, seed, watch, node) for node in numbers]
+        make_siblings([clusters[each.id], *more])
+    nodes = nodes_of(clusters)
     channels = build_channels(topology, world, seed)
-    for cluster in clusters.values():
-        cluster.connect(clusters, channels)
-    for cluster in clusters.values():
-        for end in cluster.ends.values():
+    for node in nodes:
+        node.connect(clusters, channels)
+    for node in nodes:
+        for end in node.ends.values():
             end.listener.begin()
+        node.to_siblings.begin()
     return clusters, channels
 
 
 class Faults:
-    """Makes the schedule's faults happen at their times. `happened` counts them."""
+    """Makes the schedule's faults happen at their times. `happened` counts them; `on_death` hears
+    of nodes that die."""
 
     def __init__(
         self,
@@ -106,7 +115,9 @@ class Faults:
         world: World,
         clusters: Mapping[ClusterId, FaultyCluster],
         channels: Mapping[Direction, Channel],
+        on_death: Callable[[FaultyCluster], None] = lambda _: None,
     ) -> None:
+        self._on_death = on_death
         self._clusters = clusters
         self._channels = channels
         self.happened = 0
@@ -116,7 +127,7 @@ class Faults:
     @property
     def healed(self) -> bool:
         """Returns whether all is now as if nothing had ever gone wrong, what clocks show aside."""
-        sound = all(cluster.sound for cluster in self._clusters.values())
+        sound = all(node.sound for node in nodes_of(self._clusters))
         return sound and not any(channel.impaired for channel in self._channels.values())
 
     @property
@@ -127,14 +138,28 @@ class Faults:
     def _happen(self, fault: Fault) -> None:
         self.happened += 1
         if isinstance(fault, LinkFault):
+            if (named := node_of(fault.directions[0][0])) is not None:
+                self._cut_siblings(fault, named[0])
+                return
             for direction in fault.directions:
                 self._channels[direction].change(fault)
             return
         cluster = self._clusters[fault.cluster]
         if isinstance(fault, ClusterFault) and fault.action not in {"down", "up"}:
-            _happen_to(cluster, fault)
+            for node in cluster.faulty_nodes:
+                if fault.node in {None, node.node}:
+                    _happen_to(node, fault)
+                    if fault.action == "crash":
+                        self._on_death(node)
         elif isinstance(cluster, FaultyPoolCluster):  # as the schedule was checked for
             _happen_to_pool(cluster, fault)
+
+    def _cut_siblings(self, fault: LinkFault, cluster: ClusterId) -> None:
+        nodes = {node.node: node for node in self._clusters[cluster].faulty_nodes}
+        one, other = [nodes[int(end.rpartition("/")[2])] for end in fault.directions[0]]
+        for here, there in ((one, other), (other, one)):
+            streams = here.to_siblings
+            (streams.cut_off if fault.action == "cut" else streams.heal)(there.node)
 
 
 def _happen_to(cluster: FaultyCluster, fault: ClusterFault) -> None:
@@ -147,6 +172,8 @@ def _happen_to(cluster: FaultyCluster, fault: ClusterFault) -> None:
             cluster.pause()
         case "resume":
             cluster.resume()
+        case "drain" | "undrain":
+            cluster.drain(drains=fault.action == "drain")
         case "clock":
             cluster.set_clock(fault.rate, fault.offset_ms / 1e3)
         case "swallows" | "late" | "hangs":

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from spillover.core.driver import CATCH_UP_S_MAX
 from spillover.core.overflow import events as ev
@@ -35,9 +35,17 @@ from spillover.sim.engine.timers import ClockTimers
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.faulty_link import FaultyLink, Leg
 from spillover.sim.overflow.faulty_servers import FaultyServers
-from spillover.sim.overflow.federation import Heard, OnAnswer, OnRefusal, SimCluster, heads_of
+from spillover.sim.overflow.federation import (
+    Heard,
+    OnAnswer,
+    OnRefusal,
+    SimCluster,
+    heads_of,
+    node_name,
+)
 from spillover.sim.overflow.listener import Listener
 from spillover.sim.overflow.network import Channel
+from spillover.sim.overflow.sibling_streams import SiblingStreams
 from spillover.sim.overflow.trouble import Trouble
 
 
@@ -70,14 +78,15 @@ class Services(Protocol):
 class End(NamedTuple):
     """One end of the link to a neighbor."""
 
-    peer: FaultyCluster
+    peer: ClusterId
     out: Channel
     link: FaultyLink
     listener: Listener
 
 
 class FaultyCluster(SimCluster):
-    """One cluster, over all of its lives. `connect` joins it to its neighbors."""
+    """One cluster, or one node of several, over all of its lives. `connect` joins it to its
+    neighbors."""
 
     def __init__(
         self,
@@ -86,7 +95,10 @@ class FaultyCluster(SimCluster):
         world: World,
         seed: int,
         watch: Watch | None = None,
+        node: int = 1,
     ) -> None:
+        self.name = name = node_name(cluster_id, node)
+        """The name of this node: its cluster's, if it is the first one."""
         self._watch = watch
         self.clock = Clock(world)
         self.life = 1
@@ -94,7 +106,9 @@ class FaultyCluster(SimCluster):
         """The instant, by its own clock, at which this life began."""
         self.alive = True
         self.paused = False
-        self.door = Door(stream(seed, f"door/{cluster_id}"))
+        self.is_draining = False
+        """An operator has had it drain."""
+        self.door = Door(stream(seed, f"door/{name}"))
         self.servers: Services = self._make_servers(topology.cluster(cluster_id), world, seed)
         self._last_s = 0.0
         self._kernel: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
@@ -107,9 +121,10 @@ class FaultyCluster(SimCluster):
         self._channels: Mapping[Direction, Channel] = {}
         self.ends: dict[int, End] = {}
         """The ends of links, by the neighbors' handles."""
-        self.readers: dict[ClusterId, tuple[Listener, int]] = {}
-        """Who hears the reports: the listener, and the stream it listens on."""
-        super().__init__(topology, cluster_id, world, seed)
+        self.readers: dict[str, tuple[Listener, int]] = {}
+        """Who hears the reports, by the node's name: the listener, and the stream it listens on."""
+        self.to_siblings = SiblingStreams(world, self)
+        super().__init__(topology, cluster_id, world, seed, node)
 
     def connect(
         self, clusters: Mapping[ClusterId, FaultyCluster], channels: Mapping[Direction, Channel]
@@ -119,12 +134,12 @@ class FaultyCluster(SimCluster):
         self._make_ends()
 
     def _make_servers(self, cluster: Cluster, world: World, seed: int) -> Services:
-        random = stream(seed, f"failing/{cluster.id}")
+        random = stream(seed, f"failing/{self.name}")
         told = cluster.service_ms / 1e3, self.feed, heads_of(cluster, seed)
         return FaultyServers(world, self.clock, random, *told)
 
     def _make_machine(self) -> NodeMachine:
-        name = f"node/{self.id}" if self.life == 1 else f"node/{self.id}/{self.life}"
+        name = f"node/{self.name}" if self.life == 1 else f"node/{self.name}/{self.life}"
         self.started_s = self.clock.now_s()
         settings = replace(self._settings, epoch=self.clock.epoch())
         return NodeMachine(settings, self._neighbors, stream(self._seed, name), self.started_s)
@@ -133,23 +148,25 @@ class FaultyCluster(SimCluster):
         return ClockTimers(self._world, self.clock, lambda: self.alive and not self.paused)
 
     def _make_ends(self) -> None:
-        self._random = stream(self._seed, f"streams/{self.id}/{self.life}")
+        self._random = stream(self._seed, f"streams/{self.name}/{self.life}")
         self.ends, self.readers = {}, {}
         for handle in self.machine.neighbors.by_handle:
             self._make_end(handle)
 
     def _make_end(self, handle: int) -> End:
-        peer = self.clusters[self.machine.neighbors.by_handle[handle].id]
+        first = self.clusters[self.machine.neighbors.by_handle[handle].id]
+        peer = cast("FaultyCluster", first.node_for(self.node))
         ways = (self._channels[self.id, peer.id], self._channels[peer.id, self.id])
-        link = FaultyLink(self._world, self, peer, ways, LinkMachine(handle, self._random))
-        listener = Listener(self._world, self, peer, link, ways)
-        end = self.ends[handle] = End(peer, ways[0], link, listener)
+        machine = LinkMachine(handle, self._random, len(first.nodes))
+        link = FaultyLink(self._world, self, peer, ways, machine)
+        listener = Listener(self._world, self, link, ways)
+        end = self.ends[handle] = End(peer.id, ways[0], link, listener)
         return end
 
     @property
     def sound(self) -> bool:
         """Returns whether it is as if nothing had ever gone wrong, what its clocks show aside."""
-        stands = not self.alive or self.paused
+        stands = not self.alive or self.paused or self.is_draining or self.to_siblings.cut
         return not stands and self.servers.sound and self.door.sound and self.clock.rate == 1.0
 
     def _is_well(self) -> bool:
@@ -233,7 +250,9 @@ class FaultyCluster(SimCluster):
         for leg in self.foreign_requests:
             leg.link.reset(leg)
         for end in self.ends.values():
-            self._end_stream(end.peer)
+            self._end_streams(end.peer)
+        self.to_siblings.end()
+        self.is_draining = False
         unread = [args[-1] for happen, args in self._kernel if happen == self._take_client]
         clients = [*self._clients.values(), *unread]
         self.servers.clear()
@@ -259,6 +278,12 @@ class FaultyCluster(SimCluster):
         self.drive(self.machine)
         for end in self.ends.values():
             end.listener.connect()
+        self.to_siblings.open()
+
+    def drain(self, *, drains: bool) -> None:
+        """Have an operator drain it, or take its word back."""
+        self.is_draining = drains
+        self.deliver(self.feed, ev.Drain() if drains else ev.Resume())
 
     def pause(self) -> None:
         """Stand still."""
@@ -328,16 +353,31 @@ class FaultyCluster(SimCluster):
 
     def _say(self, command: ev.AskForWork | ev.NoWork, what: Heard) -> None:
         end = self.ends[command.neighbor]
-        if (reader := self.readers.get(end.peer.id)) is not None:
-            listener, number = reader
+        for listener, number in self._readers_at(end.peer):
             end.out.send_report(partial(listener.hear_load, number, what, command))
 
     def _tell(self, report: LoadReport | None) -> None:
         for end in self.ends.values():
-            if (reader := self.readers.get(end.peer.id)) is not None:
+            for listener, number in self._readers_at(end.peer):
                 self.reports += 1
-                listener, number = reader
                 end.out.send_report(partial(listener.hear, number, report))
+        if self.machine.leaves_to_siblings:
+            for listener, number in self.readers.values():
+                listener.end(number, is_there=True)
+            self.readers.clear()
+
+    def _readers_at(self, cluster: ClusterId) -> list[tuple[Listener, int]]:
+        """Returns which nodes of a neighbor listen."""
+        names = [node.name for node in self.clusters[cluster].faulty_nodes]
+        return [self.readers[name] for name in names if name in self.readers]
+
+    @property
+    def faulty_nodes(self) -> list[FaultyCluster]:
+        """Returns all nodes of the cluster, in the order of their numbers."""
+        return cast("list[FaultyCluster]", self.nodes)
+
+    def _tell_sibling(self, command: ev.TellSibling) -> None:
+        self.to_siblings.tell(command)
 
     # --- neighbors that come and go -----------------------------------------------------------
 
@@ -349,12 +389,12 @@ class FaultyCluster(SimCluster):
         end = self.ends.pop(command.neighbor)
         end.link.feed(Disconnected())
         end.listener.close()
-        self._end_stream(end.peer)
+        self._end_streams(end.peer)
 
-    def _end_stream(self, peer: FaultyCluster) -> None:
+    def _end_streams(self, cluster: ClusterId) -> None:
         """That neighbor, if it listens, hears no more from here."""
-        if (reader := self.readers.pop(peer.id, None)) is not None:
-            listener, number = reader
+        for listener, number in self._readers_at(cluster):
+            del self.readers[listener.own.name]
             listener.end(number)
 
     def says(self) -> object:
@@ -362,6 +402,11 @@ class FaultyCluster(SimCluster):
 
     def hear(self, cluster: ClusterId, said: object) -> None:
         """Another has said that of itself, if it is not None."""
+
+
+def nodes_of(clusters: Mapping[ClusterId, FaultyCluster]) -> list[FaultyCluster]:
+    """Returns all nodes of all clusters."""
+    return [node for cluster in clusters.values() for node in cluster.faulty_nodes]
 
 
 class Door:

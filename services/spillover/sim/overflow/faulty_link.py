@@ -34,14 +34,19 @@ class Leg:
         "command",
         "has_begun",
         "link",
+        "node",
         "over",
         "sent_s",
         "there",
         "way",
     )
 
-    def __init__(self, link: FaultyLink, command: ev.Forward, sent_s: float) -> None:
+    def __init__(
+        self, link: FaultyLink, node: FaultyCluster, command: ev.Forward, sent_s: float
+    ) -> None:
         self.link = link
+        self.node = node
+        """The node of the neighbor that it goes to."""
         self.command = command
         self.sent_s = sent_s
         self.arrived_s = sent_s
@@ -57,8 +62,8 @@ class Leg:
 
 
 class FaultyLink:
-    """The link from `own` to `there`, for one life of `own`, and as long as that is its
-    neighbor."""
+    """The link from `own` to a neighbor, of which it calls `there`, for one life of `own`, and as
+    long as that is its neighbor."""
 
     def __init__(
         self,
@@ -70,7 +75,8 @@ class FaultyLink:
     ) -> None:
         self._world = world
         self._own = own
-        self._there = there
+        self.there = there
+        """The node of the neighbor that is called."""
         self._out, self._back = channels
         self.machine = machine
         self._legs: dict[int, Leg] = {}
@@ -80,6 +86,7 @@ class FaultyLink:
             link.SendCancel: self._send_cancel,
             link.CancelLater: self._cancel_later,
             link.Tell: lambda command: self._own.feed(command.event),
+            link.CallNext: lambda _: self._call_next(),
             link.Reconnect: lambda command: self.reconnect(command.pause_s),
         }
         self.feed: Callable[[Any], None]
@@ -95,7 +102,7 @@ class FaultyLink:
     # --- the sender ---------------------------------------------------------------------------
 
     def forward(self, command: ev.Forward) -> None:
-        leg = self._legs[command.ref] = Leg(self, command, self._world.now_s)
+        leg = self._legs[command.ref] = Leg(self, self.there, command, self._world.now_s)
         self.machine.hand_over(command.ref)
         leg.way = self._out.send(partial(self._arrive, leg), partial(self._lost, leg))
 
@@ -110,6 +117,10 @@ class FaultyLink:
         for leg in self._legs.values():
             self._hang_up(leg)
         self._legs.clear()
+
+    def _call_next(self) -> None:
+        nodes = self.there.faulty_nodes
+        self.there = nodes[self.there.node % len(nodes)]
 
     def _hang_up(self, leg: Leg) -> None:
         leg.over = True
@@ -156,11 +167,11 @@ class FaultyLink:
         """The request is there. Where no process listens the kernel says so; one that stands still
         reads it later."""
         self.machine.left(leg.command.ref)
-        if self._there.door.swallows():
+        if leg.node.door.swallows():
             self._world.at(self._world.now_s + GIVEN_UP_AFTER_S, self._lost, leg)
-        elif self._there.alive:
-            self._there.foreign_requests[leg] = None
-            self._there.deliver(self._read, leg)
+        elif leg.node.alive:
+            leg.node.foreign_requests[leg] = None
+            leg.node.deliver(self._read, leg)
         else:
             refused = partial(self._tell, leg, link.Refused(leg.command.ref))
             self._back.send(refused, refused, may_be_lost=False)
@@ -168,37 +179,37 @@ class FaultyLink:
     def _read(self, leg: Leg) -> None:
         """One that comes from no neighbor is refused: it surely has not run."""
         if leg.over:
-            self._there.foreign_requests.pop(leg, None)
+            leg.node.foreign_requests.pop(leg, None)
             return
-        if self._there.door.keeps(leg):
+        if leg.node.door.keeps(leg):
             return
         command = leg.command
-        mirror = self._there.machine.neighbors.index.get(self._own.id)
+        mirror = leg.node.machine.neighbors.index.get(self._own.id)
         if mirror is None:
             self._send_back(leg, partial(self._leave, leg, link.Refused(command.ref)))
             return
         leg.arrived_s = self._world.now_s
-        leg.there = self._there.receive(
+        leg.there = leg.node.receive(
             command.request,
-            self._there.deadline_of(self._own, command.deadline_s),
+            leg.node.deadline_of(self._own, command.deadline_s),
             mirror,
             partial(self._answer, leg),
             partial(self._refuse, leg),
             command,
         )
         if leg.there is not None:
-            self._there.when_begun(leg.there, partial(self._begin, leg))
+            leg.node.when_begun(leg.there, partial(self._begin, leg))
 
     def _late(self, leg: Leg, happen: Callable[..., None], *args: Any) -> None:
         """Have the neighbor do it now, or so much later as it is late, if it still can."""
-        if late_s := self._there.door.late_s:
+        if late_s := leg.node.door.late_s:
             at_s = self._world.now_s + late_s
-            self._world.at(at_s, self._there.deliver, self._after_all, leg, happen, *args)
+            self._world.at(at_s, leg.node.deliver, self._after_all, leg, happen, *args)
         else:
             happen(*args)
 
     def _after_all(self, leg: Leg, happen: Callable[..., None], *args: Any) -> None:
-        if leg in self._there.foreign_requests:
+        if leg in leg.node.foreign_requests:
             happen(*args)
 
     def _begin(self, leg: Leg, so_far: ev.SoFar) -> None:
@@ -217,7 +228,7 @@ class FaultyLink:
     def _break(self, leg: Leg) -> None:
         """The connection breaks with an answer that has begun."""
         self._tell(leg, link.Broken(leg.command.ref))
-        self._there.deliver(self._abandon, leg)
+        leg.node.deliver(self._abandon, leg)
 
     def _answer(self, leg: Leg, answer: Answer) -> None:
         if leg.has_begun and answer.outcome is not DONE:
@@ -232,7 +243,7 @@ class FaultyLink:
 
     def _send_back(self, leg: Leg, deliver: partial[None]) -> None:
         if leg.over:
-            self._there.foreign_requests.pop(leg, None)
+            leg.node.foreign_requests.pop(leg, None)
         else:
             broken = partial(self._leave, leg, link.Broken(leg.command.ref))
             leg.back = self._back.send(deliver, broken)
@@ -240,17 +251,17 @@ class FaultyLink:
     def _came_back(self, leg: Leg, answer: Answer, answered_s: float) -> None:
         """Each takes the time by its own clock."""
         leg_s = (leg.arrived_s - leg.sent_s) * self._own.clock.rate
-        return_s = (self._world.now_s - answered_s) * self._there.clock.rate
+        return_s = (self._world.now_s - answered_s) * leg.node.clock.rate
         self._leave(leg, ev.ForwardAnswered(leg.command.ref, answer, leg_s, return_s))
 
     def _leave(self, leg: Leg, event: Any) -> None:
-        self._there.foreign_requests.pop(leg, None)
+        leg.node.foreign_requests.pop(leg, None)
         self._tell(leg, event)
 
     def break_off(self, leg: Leg) -> None:
         """The neighbor, which lives, closes the connection without an answer."""
-        if leg in self._there.foreign_requests:
-            del self._there.foreign_requests[leg]
+        if leg in leg.node.foreign_requests:
+            del leg.node.foreign_requests[leg]
             self.reset(leg)
 
     def reset(self, leg: Leg) -> None:
@@ -262,25 +273,25 @@ class FaultyLink:
         self._back.send(lost, lost, may_be_lost=False)
 
     def _closed(self, leg: Leg) -> None:
-        self._there.deliver(self._abandon, leg)
+        leg.node.deliver(self._abandon, leg)
 
     def _abandon(self, leg: Leg) -> None:
         """Nobody is there to take an answer: one that has not left never does."""
-        if leg in self._there.foreign_requests:
-            del self._there.foreign_requests[leg]
+        if leg in leg.node.foreign_requests:
+            del leg.node.foreign_requests[leg]
             if leg.back is not None:
                 leg.back.withdraw()
             if leg.there is not None:
-                self._there.feed(ev.Cancelled(leg.there))
+                leg.node.feed(ev.Cancelled(leg.there))
 
     def _cancel_arrived(self, leg: Leg) -> None:
-        if self._there.alive:
-            self._there.deliver(self._cancel_read, leg)
+        if leg.node.alive:
+            leg.node.deliver(self._cancel_read, leg)
         else:
             self._heard_of(leg, link.CancelFailed(leg.command.ref))
 
     def _cancel_read(self, leg: Leg) -> None:
-        if leg in self._there.foreign_requests and leg.there is not None:
-            self._there.feed(ev.CancelAsked(leg.there))
+        if leg in leg.node.foreign_requests and leg.there is not None:
+            leg.node.feed(ev.CancelAsked(leg.there))
         else:
             self._heard_of(leg, link.CancelFailed(leg.command.ref))

@@ -10,18 +10,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import cycle
 
 from spillover.core.overflow import events as ev
-from spillover.model.errors import InputError
 from spillover.model.faults import FaultSchedule
+from spillover.model.ids import ClusterId
 from spillover.model.request import Answer, Outcome
 from spillover.model.schedule import Arrival, Schedule
 from spillover.model.topology import Topology
 from spillover.sim.engine.world import World, rare_collections
 from spillover.sim.overflow.checkers import SETTLE_S, Checker, Client, is_used
 from spillover.sim.overflow.faults import Faults, build_faulty_federation
+from spillover.sim.overflow.faulty_cluster import FaultyCluster, nodes_of
 from spillover.sim.overflow.federation import request_of
 from spillover.sim.overflow.outcome import OverflowRun, new_run, sum_up
+from spillover.sim.overflow.site_figures import SiteFigures
 
 PATIENCE_S = 5.0
 """Beyond its deadline, a client waits that long for its answer; as in the load generator."""
@@ -47,10 +50,6 @@ def run_faulty_overflow(
     replay: str,
 ) -> OverflowRun:
     """Run a federation over a schedule with faults, as `run.run_overflow` does without."""
-    for index, cluster in enumerate(topology.clusters):
-        if cluster.node_count > 1:
-            expected = "expected one node where there are faults, or all is checked"
-            raise InputError("topology", f"clusters[{index}].nodes", expected)
     faults.check(topology)
     started_s = time.perf_counter()
     checker = Checker(seed, topology.max_hops, replay=replay) if check else None
@@ -82,7 +81,8 @@ class _History:
         self._open: set[int] = set()
         """Places in the schedule of what has not come to an end."""
         self.clusters, channels = build_faulty_federation(topology, self.world, seed, checker)
-        self._faults = Faults(faults, self.world, self.clusters, channels)
+        self._sites = SiteFigures(self.world, self.clusters)
+        self._faults = Faults(faults, self.world, self.clusters, channels, self._sites.died)
         self._last_fault_s = faults.last_s
         self._deadline_s = topology.default_deadline_ms / 1e3
         self._checker = checker
@@ -90,11 +90,14 @@ class _History:
         self._longest_s = max(cluster.service_ms for cluster in topology.clusters) / 1e3
         """The longest service so far."""
         self._servers_min = min(cluster.server_count for cluster in topology.clusters)
+        self._nodes = nodes_of(self.clusters)
+        # A balancer in front of a site takes those of its nodes in turn that are there.
+        self._doors = {name: cycle(one.faulty_nodes) for name, one in self.clusters.items()}
 
     def _submit(self, number: int) -> None:
         arrival = self._schedule[number]
-        home = self.clusters[arrival.cluster]
-        if not home.alive:
+        home = self._home_of(arrival.cluster)
+        if home is None:
             self._run.came_to(arrival, UNREACHABLE)
             return
         work_s = None if arrival.service_ms is None else arrival.service_ms / 1e3
@@ -103,12 +106,21 @@ class _History:
         request = request_of(number, None, work_s, arrival.type, keyed=self._keyed)
         client = None if self._checker is None else self._checker.submitted(request, home)
         self._open.add(number)
-        self.clusters[home.id].submit(
+        home.submit(
             request,
             self.world.now_s + self._deadline_s,
             partial(self._answered, client, number),
             partial(self._refused, client, number),
-            partial(self._lost, client, number),
+            partial(self._lost, client, number, home),
+        )
+
+    def _home_of(self, cluster: ClusterId) -> FaultyCluster | None:
+        """Returns the node that a client's request comes to: the next one that lives, and that does
+        not drain if another one does not; None where none lives."""
+        alive = [node for node in self.clusters[cluster].faulty_nodes if node.alive]
+        takes = [node for node in alive if not node.is_draining] or alive
+        return (
+            next((node for node in self._doors[cluster] if node in takes), None) if takes else None
         )
 
     def play(self) -> None:
@@ -124,13 +136,14 @@ class _History:
         for number in sorted(self._open):
             self._run.came_to(self._over(number), Outcome.UNKNOWN)
         self._run.faults = self._faults.happened
+        self._run.sites = self._sites.as_dict()
 
     def _settle(self, checker: Checker, calm_s: float) -> None:
         """What must hold some time after the last disturbance. How long that is depends on what
         is to be done yet, and nothing is done beyond its deadline."""
         backlog_s = self._deadline_s
         if self._faults.healed:
-            left = checker.outstanding(self.clusters.values())
+            left = checker.outstanding(self._nodes)
             backlog_s = min(backlog_s, 2.0 * left * self._longest_s / self._servers_min)
         slowest = min(1.0, *(cluster.clock.rate for cluster in self.clusters.values()))
         settle_s = SETTLE_S + SETTLE_WAYS * self._faults.longest_delay_s
@@ -141,9 +154,9 @@ class _History:
 
     def _calm(self, checker: Checker) -> bool:
         """Whether nothing is left that could need time."""
-        if checker.waiting or checker.outstanding(self.clusters.values()):
+        if checker.waiting or checker.outstanding(self._nodes):
             return False
-        machines = [cluster.machine for cluster in self.clusters.values()]
+        machines = [node.machine for node in self._nodes]
         return not self._faults.healed or all(all(is_used(m)) for m in machines)
 
     def _until(self, until_s: float, done: Callable[[], bool]) -> None:
@@ -165,7 +178,8 @@ class _History:
             self._checker.refused(client, self.world.now_s)
         self._run.refused(self._over(number), refusal)
 
-    def _lost(self, client: Client | None, number: int) -> None:
+    def _lost(self, client: Client | None, number: int, home: FaultyCluster) -> None:
+        self._sites.lost(home)
         if self._checker is not None and client is not None:
             self._checker.lost(client, self.world.now_s)
         self._run.came_to(self._over(number), Outcome.UNKNOWN)

@@ -9,7 +9,7 @@ in between nothing is played.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any, cast
@@ -433,7 +433,11 @@ def add_nodes(topology: Topology, first: SimCluster, world: World, seed: int) ->
     """Give a cluster its nodes besides the first one, if it has several."""
     count = topology.cluster(first.id).node_count
     more = [SimCluster(topology, first.id, world, seed, node) for node in range(2, count + 1)]
-    nodes = [first, *more]
+    make_siblings([first, *more])
+
+
+def make_siblings(nodes: Sequence[SimCluster]) -> None:
+    """Make them the nodes of one cluster."""
     for node in nodes:
         node.siblings = {other.node: other for other in nodes if other is not node}
 

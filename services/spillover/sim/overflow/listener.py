@@ -22,19 +22,18 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """`own` listens to `there`, for one life of `own`, and as long as that is its neighbor."""
+    """`own` listens to the node that `link` calls, for one life of `own`, and as long as that is
+    its neighbor."""
 
     def __init__(
         self,
         world: World,
         own: FaultyCluster,
-        there: FaultyCluster,
         link: FaultyLink,
         channels: tuple[Channel, Channel],
     ) -> None:
         self._world = world
-        self._own = own
-        self._there = there
+        self.own = own
         self._link = link
         self._out, self._back = channels
         link.reconnect = self._reconnect
@@ -45,37 +44,40 @@ class Listener:
     def begin(self) -> None:
         """Have a stream open already, as in a federation that has run for a while."""
         self._new_stream()
-        self._there.readers[self._own.id] = (self, self._stream)
+        self._link.there.readers[self.own.name] = (self, self._stream)
 
     def connect(self) -> None:
         """Ask for a stream."""
         self._new_stream()
-        stream, said = self._stream, self._own.says()
-        self._out.send(partial(self._asked, stream, said), partial(self.ended, stream))
+        stream, said = self._stream, self.own.says()
+        asked = partial(self._asked, stream, self._link.there, said)
+        self._out.send(asked, partial(self.ended, stream))
 
     def close(self) -> None:
         """The listener dies, or has had enough of this stream."""
-        closed = partial(self._forgotten, self._stream)
+        closed = partial(self._forgotten, self._stream, self._link.there)
         self._stream += 1
         self._out.send(closed, None, may_be_lost=False)
 
     def hear(self, stream: int, report: LoadReport | None) -> None:
         """A line of the stream is there."""
         event = ev.ReportReceived(self._link.machine.neighbor, report)
-        self._own.deliver(self._read, stream, event)
+        self.own.deliver(self._read, stream, event)
 
     def hear_load(self, stream: int, what: Heard, command: ev.AskForWork | ev.NoWork) -> None:
         """A line is there that is no report."""
         event = what(self._link.machine.neighbor, command.load, command.group)
-        self._own.deliver(self._read, stream, event)
+        self.own.deliver(self._read, stream, event)
 
-    def ended(self, stream: int, said: object = None) -> None:
+    def ended(self, stream: int, said: object = None, *, is_there: bool = False) -> None:
         """The stream has ended, or could not be opened."""
-        self._own.deliver(self._break_off, stream, said)
+        self.own.deliver(self._break_off, stream, said, is_there)
 
-    def end(self, stream: int, said: object = None) -> None:
-        """The neighbor ends this stream, or does not open it, and says this besides."""
-        self._back.send(partial(self.ended, stream, said), None, may_be_lost=False)
+    def end(self, stream: int, said: object = None, *, is_there: bool = False) -> None:
+        """The neighbor ends this stream, or does not open it, and says this besides; it `is_there`
+        and wants another node of its cluster to be called."""
+        ended = partial(self.ended, stream, said, is_there=is_there)
+        self._back.send(ended, None, may_be_lost=False)
 
     def _new_stream(self) -> None:
         self._stream += 1
@@ -85,7 +87,7 @@ class Listener:
 
     def _watch(self, stream: int) -> None:
         silence_s = self._link.machine.silence_s(self._out.delay_s)
-        self._world.at(self._last_s + silence_s, self._own.deliver, self._look, stream, silence_s)
+        self._world.at(self._last_s + silence_s, self.own.deliver, self._look, stream, silence_s)
 
     def _look(self, stream: int, silence_s: float) -> None:
         if stream != self._stream:
@@ -100,18 +102,18 @@ class Listener:
             self._last_s = self._world.now_s
             if not self._link.machine.has_heard:
                 self._link.feed(StreamHeard())
-            self._own.feed(event)
+            self.own.feed(event)
 
-    def _break_off(self, stream: int, said: object = None) -> None:
+    def _break_off(self, stream: int, said: object = None, is_there: bool = False) -> None:  # noqa: FBT001, FBT002 - as it is delivered
         if stream != self._stream:
             return
-        self._own.hear(self._there.id, said)
+        self.own.hear(self._link.there.id, said)
         self.close()
-        self._link.feed(StreamEnded())
+        self._link.feed(StreamEnded(is_there))
 
     def _reconnect(self, pause_s: float) -> None:
         at_s = self._world.now_s + pause_s
-        self._world.at(at_s, self._own.deliver, self._again, self._stream)
+        self._world.at(at_s, self.own.deliver, self._again, self._stream)
 
     def _again(self, stream: int) -> None:
         if stream == self._stream:
@@ -119,22 +121,24 @@ class Listener:
 
     # --- the neighbor -------------------------------------------------------------------------
 
-    def _asked(self, stream: int, said: object) -> None:
-        if self._there.alive:
-            self._there.deliver(self._opened, stream, said)
+    def _asked(self, stream: int, there: FaultyCluster, said: object) -> None:
+        if there.alive:
+            there.deliver(self._opened, stream, there, said)
         else:
             self.end(stream)
 
-    def _opened(self, stream: int, said: object) -> None:
+    def _opened(self, stream: int, there: FaultyCluster, said: object) -> None:
         if stream != self._stream:
             return
-        self._there.hear(self._own.id, said)
-        if self._own.id in self._there.machine.neighbors.index:
-            self._there.readers[self._own.id] = (self, stream)
-            self._there.feed(ev.ReportAsked())
+        there.hear(self.own.id, said)
+        if there.machine.leaves_to_siblings:
+            self.end(stream, there.says(), is_there=True)
+        elif self.own.id in there.machine.neighbors.index:
+            there.readers[self.own.name] = (self, stream)
+            there.feed(ev.ReportAsked())
         else:
-            self.end(stream, self._there.says())
+            self.end(stream, there.says())
 
-    def _forgotten(self, stream: int) -> None:
-        if self._there.readers.get(self._own.id) == (self, stream):
-            del self._there.readers[self._own.id]
+    def _forgotten(self, stream: int, there: FaultyCluster) -> None:
+        if there.readers.get(self.own.name) == (self, stream):
+            del there.readers[self.own.name]

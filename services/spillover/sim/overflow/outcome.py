@@ -83,6 +83,8 @@ class OverflowRun:
     """Is called with how many have ended, each PROGRESS_EVERY."""
     types: dict[str, TypeCounts] = field(default_factory=dict)
     """The counts of each type, where servers are unlike."""
+    sites: dict[str, Any] = field(default_factory=dict)
+    """What is told of clusters of several nodes, where things go wrong (`site_figures`)."""
     shadow: Shadow | None = None
     """The sums of the policy that was asked along, over all clusters; of one that was restarted,
     those since."""
@@ -118,6 +120,8 @@ class OverflowRun:
         told = run_as_dict(self, "full", self.policy, summarize(every_ms), per_cluster)
         if self.types:
             told["per_type"] = {kind: self.types[kind].as_dict() for kind in sorted(self.types)}
+        if self.sites:
+            told["sites"] = self.sites
         if self.shadow is not None:
             told["shadow"] = self.shadow.as_dict()
         return told
