@@ -10,6 +10,7 @@ import pytest
 
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.site_paths import ASKED_AS, ELSEWHERE, SitePaths
+from spillover.apps.node.site_paths import KNOWN as KNOWN_ONLY
 from spillover.core.overflow.siblings import Siblings
 from spillover.live.http1.outgoing import Response
 from spillover.live.overflow.site import PASSED_ON_MAX
@@ -45,6 +46,7 @@ class ScriptedSite:
     def pass_on(self, number, *_, headers, **_more):
         told = self.told[min(len(self.asked), len(self.told) - 1)]
         self.asked.append((number, dict(headers)[ASKED_AS]))
+        self.headers = dict(headers)
         future = asyncio.get_running_loop().create_future()
         if isinstance(told, Response):
             future.set_result(told)
@@ -77,11 +79,12 @@ def paths_of(site):
     return SitePaths(SimpleNamespace(requests=requests, room=room), site)
 
 
-def taken(site, within_s=20.0):
+def taken(site, within_s=20.0, headers=()):
     """Returns what the client was answered; None where the node takes the request itself."""
 
     async def main():
         exchange = ClientsExchange()
+        exchange.headers += headers
         is_told = await paths_of(site).answer(exchange, "name", "", b"", within_s)
         return exchange.answered[0] if is_told else None
 
@@ -103,6 +106,15 @@ def looked_up(site):
 def test_a_name_is_known_elsewhere_or_not(call):
     assert call(ScriptedSite(KNOWN)) == (200, b"done")
     assert call(ScriptedSite(NOT_KNOWN)) is None
+
+
+def test_a_sibling_is_not_told_that_a_page_asks():
+    """This node has let the page in; a sibling lets no page ask what only nodes ask each other."""
+    site = ScriptedSite(KNOWN)
+    page = [(b"origin", b"http://app"), (b"sec-fetch-site", b"cross-site")]
+    page += [(b"sec-fetch-mode", b"cors"), (b"sec-fetch-dest", b"empty")]
+    assert taken(site, headers=[*page, (b"prefer", b"wait=1")]) == (200, b"done")
+    assert site.headers == {b"prefer": b"wait=1", ASKED_AS: KNOWN_ONLY}
 
 
 @pytest.mark.parametrize("failed", [BROKEN, FULL])

@@ -57,6 +57,9 @@ LOOKUP_S = 900.0
 _OF_CONNECTION = frozenset({
     *(b"connection", b"content-length", b"expect", b"host", b"keep-alive", b"te", b"trailer"),
     *(b"transfer-encoding", b"upgrade", b"date", b"server", ASKED_AS, ELSEWHERE, HELLO),
+    # What a browser tells of its page: the node that it has asked has let it in, and siblings let
+    # pages ask nothing of what nodes ask each other.
+    *(b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest", b"sec-fetch-user"),
 })  # fmt: skip
 """Headers that are not passed on."""
 
