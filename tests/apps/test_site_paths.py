@@ -4,16 +4,22 @@ a name never has two owners since a question was not answered (decision 0049).""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from types import SimpleNamespace
 
 import pytest
 
 from spillover.apps.http.problems import Problem
+from spillover.apps.http.server import HttpServer
+from spillover.apps.node.app import create_app
+from spillover.apps.node.exposure import PublicOnly
+from spillover.apps.node.intake import LARGE_BYTES, asked_name, read_headers
 from spillover.apps.node.site_paths import ASKED_AS, ELSEWHERE, SitePaths
 from spillover.apps.node.site_paths import KNOWN as KNOWN_ONLY
 from spillover.core.overflow.siblings import Siblings
 from spillover.live.http1.outgoing import Response
 from spillover.live.overflow.site import PASSED_ON_MAX
+from spillover.live.process.listening import bind_socket
 from spillover.model.errors import NotDelivered, OutcomeUnknown
 
 NOT_KNOWN = Response(404, {ELSEWHERE: b"1"}, b"", 0.0, 0.0)
@@ -27,7 +33,7 @@ class ScriptedSite:
     for ever. It is gone from the site after as many as `leaves_after`."""
 
     looked_up_max = 3
-    may_have_moved = True
+    may_have_moved, asks_others = True, False
 
     def __init__(self, *told, leaves_after=None):
         self.told, self.asked, self._leaves_after = told, [], leaves_after
@@ -164,3 +170,68 @@ def test_questions_for_requests_do_not_take_the_room_of_requests():
         taken(site)
     assert told.value.reason == "queue_full"
     assert looked_up(site) == (200, b"done")
+
+
+@pytest.mark.parametrize(
+    ("key", "body", "name"),
+    [
+        (None, b'{"payload": 1}', None),
+        (None, b'{"payload": 1, "id": "a"}', "a"),
+        (None, rb'{"\u0069\u0064": "a", "payload": 1}', "a"),
+        (None, rb'{"i\u0064": "a", "payload": "%s"}' % (b"x" * LARGE_BYTES), "a"),
+        (b"k", b'{"payload": 1, "id": "a"}', "k"),  # it is refused, by the node of one of the two
+        (None, b'{"payload": {"id": "a"}}', None),
+        (None, b'{"payload": 1, "id": ".."}', None),
+        (None, b'{"payload": 1, "id": 7}', None),
+        (None, b'{"id', None),
+        (None, b'"id"', None),
+    ],
+)
+def test_the_name_of_a_request_is_known_before_it_is_read(key, body, name):
+    headers = read_headers([] if key is None else [(b"idempotency-key", key)])
+    assert asked_name(headers, body) == name
+
+
+# --- at a running node -----------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def node_with(nodes, site):
+    """A node whose site is this one, and its port."""
+    async with nodes.Federation(nodes.topology_of("a")) as federation:
+        node = federation["a"]
+        node.shell.site = site
+        try:
+            with bind_socket("127.0.0.1", 0) as listening:
+                server = HttpServer(PublicOnly(create_app(node.shell)))
+                serving = asyncio.create_task(server.serve(sockets=[listening]))
+                await server.ready.wait()
+                yield node, listening.getsockname()[1]
+                server.stop()
+                await serving
+        finally:
+            node.shell.site = None
+
+
+async def answer_to(port, head, body=b""):
+    """Returns what comes back for a request of this head."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"%b\r\nHost: a\r\nConnection: close\r\n" % head)
+    writer.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def test_a_name_in_the_body_is_asked_of_siblings_as_one_in_the_header(nodes):
+    async def main():
+        site = ScriptedSite(KNOWN)
+        async with node_with(nodes, site) as (node, port):
+            for number, more in enumerate((b"", b"\r\nExpect: 100-continue")):
+                body = b'{"payload": 1, "id": "name"}'
+                told = await answer_to(port, b"POST /requests HTTP/1.1" + more, body)
+                assert told.endswith(b"\r\n\r\ndone")
+                assert len(site.asked) == number + 1
+            assert node.ledger.home["accepted"] == 0
+
+    nodes.run(main)

@@ -34,7 +34,7 @@ from spillover.apps.node.answers import (
     with_lines,
 )
 from spillover.apps.node.counted_requests import CountedRequests
-from spillover.apps.node.intake import Headers, read_headers, read_request
+from spillover.apps.node.intake import Headers, asked_name, read_headers, read_request
 from spillover.apps.node.lookups import LOOKUP_METHODS, LOOKUP_PREFIX, Lookups
 from spillover.apps.node.pages import REQUESTS, Pages
 from spillover.apps.node.peer_paths import PEER_OF, PeerPaths, peer_of
@@ -196,7 +196,7 @@ class HotPaths:
         received_s = exchange.begun_s or self._clock()
         try:
             tenant = "" if self._doors is None else self._doors.submitter(exchange).tenant
-            if self._site is not None and self._is_for_later(exchange, self._site, tenant):
+            if self._site is not None and self._is_for_later(exchange, body, self._site, tenant):
                 task = asyncio.create_task(self._serve_later(exchange, body))
                 self._later.add(task)
                 task.add_done_callback(self._later.discard)
@@ -244,12 +244,13 @@ class HotPaths:
             return False
         return True
 
-    def _is_for_later(self, exchange: Exchange, site: SitePaths, tenant: str) -> bool:
+    def _is_for_later(self, exchange: Exchange, body: bytes, site: SitePaths, tenant: str) -> bool:
         """Returns whether a request that came whole needs a task, since others may have to be
         asked."""
         if exchange.method == "GET":
             return not site.is_known(exchange.path.removeprefix(LOOKUP_PREFIX), tenant)
-        return not site.is_here(exchange, read_headers(exchange.headers).key, tenant)
+        name = asked_name(read_headers(exchange.headers), body)
+        return not site.is_here(exchange, name, tenant)
 
     async def _serve_later(self, exchange: Exchange, body: bytes) -> None:
         received_s = exchange.begun_s or self._clock()
@@ -276,10 +277,12 @@ class HotPaths:
         self, exchange: Exchange, headers: Headers, body: bytes, received_s: float, tenant: str
     ) -> None:
         """Take the request here, unless it is another node's. Raises Problem."""
-        site, key = self._site, headers.key
-        if site is not None and not site.is_here(exchange, key, tenant):
+        if (site := self._site) is not None:
+            name = asked_name(headers, body)
             within_s = max(0.0, received_s + self._deadline_ms(headers) / 1e3 - self._shell.now_s)
-            if await site.answer(exchange, key, tenant, body, within_s):
+            if not site.is_here(exchange, name, tenant) and await site.answer(
+                exchange, name, tenant, body, within_s
+            ):
                 return
         self._serve(exchange, headers, body, received_s, tenant)
 

@@ -190,6 +190,18 @@ def read_request(headers: Headers, body: bytes, tenant: str = "") -> Request:
     )
 
 
+def asked_name(headers: Headers, body: bytes) -> str | None:
+    """Returns the name that a client gives its request, before that is read; None without one, and
+    where `read_request` will not take the body."""
+    if headers.key is not None or not (b'"id"' in body or b"\\u006" in body):
+        return headers.key  # as is mostly so; an escape may be of either letter
+    try:
+        name = read_body(body).id
+    except UNREADABLE:
+        return None
+    return name if name is not None and is_name(name, NAME_LENGTH_MAX) else None
+
+
 def read_body(body: bytes) -> RequestBody:
     """Raises ValidationError for fields, ValueError or RecursionError for what is no JSON."""
     if len(body) >= LARGE_BYTES and (payload := _long_payload(body)) is not None:
