@@ -18,7 +18,6 @@ from spillover.apps.node.site_paths import ASKED_AS, ELSEWHERE, SitePaths
 from spillover.apps.node.site_paths import KNOWN as KNOWN_ONLY
 from spillover.core.overflow.siblings import Siblings
 from spillover.live.http1.outgoing import Response
-from spillover.live.overflow.site import PASSED_ON_MAX
 from spillover.live.process.listening import bind_socket
 from spillover.model.errors import NotDelivered, OutcomeUnknown
 
@@ -32,7 +31,7 @@ class ScriptedSite:
     """Node 1 of two, to which all names belong; node 2 gives these answers in turn, the last one
     for ever. It is gone from the site after as many as `leaves_after`."""
 
-    looked_up_max = 3
+    looked_up_max, passed_on_max = 3, 6
     may_have_moved, asks_others = True, False
 
     def __init__(self, *told, leaves_after=None):
@@ -85,11 +84,12 @@ def paths_of(site):
     return SitePaths(SimpleNamespace(requests=requests, room=room), site)
 
 
-def taken(site, within_s=20.0, headers=()):
+def taken(site, within_s=20.0, headers=(), asked_as=b""):
     """Returns what the client was answered; None where the node takes the request itself."""
 
     async def main():
         exchange = ClientsExchange()
+        exchange.asked_as = asked_as
         exchange.headers += headers
         is_told = await paths_of(site).answer(exchange, "name", "", b"", within_s)
         return exchange.answered[0] if is_told else None
@@ -165,11 +165,14 @@ def test_questions_for_requests_do_not_take_the_room_of_requests():
         looked_up(site)
     assert told.value.reason == "queue_full"
     assert taken(site) == (200, b"done")
-    site.passed_on, site.looked_up = PASSED_ON_MAX, 0
+    site.passed_on, site.looked_up = site.passed_on_max, 0
     with pytest.raises(Problem) as told:
         taken(site)
     assert told.value.reason == "queue_full"
     assert looked_up(site) == (200, b"done")
+    with pytest.raises(Problem) as told:
+        taken(site, asked_as=KNOWN_ONLY)
+    assert told.value.reason == "unknown_request", "a sibling's question waits for nobody"
 
 
 @pytest.mark.parametrize(

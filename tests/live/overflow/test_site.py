@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +15,9 @@ from spillover.core.overflow.sibling_messages import Give
 from spillover.core.overflow.siblings import Siblings
 from spillover.live.overflow import sibling_wire
 from spillover.live.overflow.configured import Configured
-from spillover.live.overflow.peer_clients import PeerClients
+from spillover.live.overflow.peer_clients import CONNECTIONS_TLS_MAX, PeerClients
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX
-from spillover.live.overflow.site import Site
+from spillover.live.overflow.site import PASSED_ON_MAX, Site
 from spillover.live.overflow.wire import Caller
 from spillover.model.errors import PeerError
 from spillover.model.topology import Cluster, ClusterNode, Topology
@@ -32,12 +33,15 @@ STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\
 
 @asynccontextmanager
 async def site_of_two(
-    feed: Callable[[Any], None], other: str, refused: Callable[[int, str], None] = pytest.fail
+    feed: Callable[[Any], None],
+    other: str,
+    refused: Callable[[int, str], None] = pytest.fail,
+    clients: PeerClients | None = None,
 ) -> AsyncIterator[Site]:
     """Node 1 of a site whose node 2 is at this url."""
     nodes = ClusterNode(url="http://127.0.0.1:1"), ClusterNode(url=other)
     cluster = Cluster(id="a", servers=4, nodes=nodes)
-    clients = PeerClients(Topology(name="test", clusters=(cluster,)), None)
+    clients = clients or PeerClients(Topology(name="test", clusters=(cluster,)), None)
     site = Site(
         cluster,
         Siblings(1, 2, 4, 0.0),
@@ -176,5 +180,21 @@ def test_a_new_stream_says_first_which_configuration_the_node_goes_by():
             site.greet(site.open(2, taken_by(lines)))
             site.say_configuration()
             assert lines == [sibling_wire.encode(sibling_wire.GoesBy("0  0"))] * 2
+
+    asyncio.run(main())
+
+
+def test_no_more_wait_for_a_sibling_than_it_has_connections():
+    """They would be tried again and again, 50 times in a second each."""
+
+    async def main():
+        shown: Any = SimpleNamespace(on_look=[], client=None, failed_out=None)
+        nodes = ClusterNode(url="https://a.test:1"), ClusterNode(url="https://a.test:2")
+        cluster = Cluster(id="a", servers=4, nodes=nodes)
+        secure = PeerClients(Topology(name="test", clusters=(cluster,)), shown)
+        async with site_of_two(pytest.fail, "https://127.0.0.1:2", clients=secure) as site:
+            assert site.passed_on_max == CONNECTIONS_TLS_MAX
+        async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
+            assert site.passed_on_max == PASSED_ON_MAX
 
     asyncio.run(main())

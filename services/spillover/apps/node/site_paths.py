@@ -25,7 +25,7 @@ from spillover.live.http1.written import head_lines
 from spillover.live.overflow.identity import HELLO
 from spillover.live.overflow.protocol import AT_SIBLING
 from spillover.live.overflow.shell import NodeShell
-from spillover.live.overflow.site import PASSED_ON_MAX, Site
+from spillover.live.overflow.site import Site
 from spillover.model.errors import NotDelivered, PeerError
 from spillover.model.ids import request_id_of
 
@@ -105,6 +105,8 @@ class SitePaths:
     ) -> bool:
         """Have another node answer it if it is that one's, or as this one takes nothing more;
         returns False where it is to be answered here. Raises Problem, and ClientGone."""
+        if name is not None and exchange.asked_as == KNOWN:
+            raise _elsewhere(name)
         moving = self._shell.room.moving
         moving.add(len(body))
         try:
@@ -124,7 +126,7 @@ class SitePaths:
     def _passing_on(self, name: str | None) -> Iterator[None]:
         """A request waits for other nodes meanwhile. Raises Problem where too many do."""
         site = self._site
-        _check_room(site.passed_on, PASSED_ON_MAX, name)
+        _check_room(site.passed_on, site.passed_on_max, name)
         site.passed_on += 1
         try:
             yield
@@ -148,9 +150,8 @@ class SitePaths:
         site, has_failed = self._site, False
         while not self._is_home(name, tenant):
             owner = site.owner(name)
-            if exchange.asked_as == KNOWN or (exchange.asked_as and owner != site.number):
-                headers = [(ELSEWHERE, b"1")]
-                raise Problem("unknown_request", "not known at this node", name, headers=headers)
+            if exchange.asked_as and owner != site.number:
+                raise _elsewhere(name)
             view, told = site.siblings.view, None
             if owner == site.number and site.may_have_moved:
                 told = await self._known_elsewhere(exchange, body, within_s)
@@ -265,6 +266,12 @@ class SitePaths:
             if not exchange.response_complete:
                 exchange.unwatch()
         return None if ELSEWHERE in told.headers else told
+
+
+def _elsewhere(name: str) -> Problem:
+    """The name is not known here, which the node that asks is told."""
+    headers = [(ELSEWHERE, b"1")]
+    return Problem("unknown_request", "not known at this node", name, headers=headers)
 
 
 def _check_room(under_way: int, at_most: int, name: str | None) -> None:

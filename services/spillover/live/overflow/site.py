@@ -41,7 +41,8 @@ AGAIN_S = 0.1
 """A stream that has ended is opened again after so long."""
 
 PASSED_ON_MAX = 10_000
-"""So many requests at most wait for other nodes at a time, to be taken there or here."""
+"""So many requests at most wait for other nodes at a time, to be taken there or here; fewer where
+connections have TLS."""
 
 LOOKED_UP_MAX = 2000
 """So many questions for requests at most wait for other nodes at a time, each for minutes perhaps:
@@ -113,8 +114,8 @@ class Site:
         self.passed_on = self.looked_up = 0
         """Clients' requests, and questions for them, that wait for other nodes; whoever takes them
         counts."""
-        connections = clients.connections_max(PASSED_ON_MAX)
-        self.looked_up_max = min(LOOKED_UP_MAX, connections // 4)
+        self._connections_max = clients.connections_max(PASSED_ON_MAX)
+        self.looked_up_max = min(LOOKED_UP_MAX, self._connections_max // 4)
         self.go_by(cluster, result_ttl_s)
 
     def start(self, group: asyncio.TaskGroup) -> None:
@@ -313,6 +314,12 @@ class Site:
         """Returns the numbers of the siblings that may know a name: those that this node hears, and
         those that are in its view, since a broken stream is no proof of death."""
         return sorted((self.siblings.up | self.siblings.members) - {self.number})
+
+    @property
+    def passed_on_max(self) -> int:
+        """Returns how many clients' requests may wait for other nodes: what finds no connection is
+        tried again and again."""
+        return min(PASSED_ON_MAX, self._connections_max * max(1, len(self._others)))
 
     @property
     def asks_others(self) -> bool:
