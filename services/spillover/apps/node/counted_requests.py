@@ -22,7 +22,9 @@ class CountedRequests:
 
     def refuse(self, exchange: Exchange, problem: Problem, *, was_accepted: bool = False) -> None:
         """Answer with a problem. The log has a line already of what `was_accepted`."""
-        if exchange.path == REQUESTS:
+        # What a sibling has asked and is not known here has its end there.
+        is_elsewhere = exchange.asked_as and problem.reason == "unknown_request"
+        if exchange.path == REQUESTS and not is_elsewhere:
             place = 0 if exchange.disconnected else problem.status // 100
             self._counts[exchange.method, REQUESTS].statuses[place] += 1
             if is_logged() and not was_accepted:
