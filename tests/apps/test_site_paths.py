@@ -12,9 +12,11 @@ import pytest
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
+from spillover.apps.node.counted_requests import CountedRequests
 from spillover.apps.node.exposure import PublicOnly
 from spillover.apps.node.intake import LARGE_BYTES, asked_name, read_headers
-from spillover.apps.node.site_paths import ASKED_AS, ELSEWHERE, SitePaths
+from spillover.apps.node.lookups import LOOKED_AT
+from spillover.apps.node.site_paths import ASKED_AS, ELSEWHERE, OWNER, SitePaths
 from spillover.apps.node.site_paths import KNOWN as KNOWN_ONLY
 from spillover.core.overflow.siblings import Siblings
 from spillover.live.http1.outgoing import Response
@@ -48,10 +50,10 @@ class ScriptedSite:
     def owner(self, _):
         return 1
 
-    def pass_on(self, number, *_, headers, **_more):
+    def pass_on(self, number, method, path, *, headers, **_):
         told = self.told[min(len(self.asked), len(self.told) - 1)]
         self.asked.append((number, dict(headers)[ASKED_AS]))
-        self.headers = dict(headers)
+        self.method, self.path, self.headers = method, path, dict(headers)
         future = asyncio.get_running_loop().create_future()
         if isinstance(told, Response):
             future.set_result(told)
@@ -65,7 +67,8 @@ class ClientsExchange(SimpleNamespace):
 
     def __init__(self, method="POST", path="/requests"):
         told = {"asked_as": b"", "headers": [], "query": b"", "response_complete": False}
-        super().__init__(method=method, path=path, is_gone=False, answered=[], **told)
+        told |= {"is_gone": False, "disconnected": False, "refuse": lambda _: None}
+        super().__init__(method=method, path=path, answered=[], **told)
 
     def watch(self, *_):
         pass
@@ -236,5 +239,41 @@ def test_a_name_in_the_body_is_asked_of_siblings_as_one_in_the_header(nodes):
                 assert told.endswith(b"\r\n\r\ndone")
                 assert len(site.asked) == number + 1
             assert node.ledger.home["accepted"] == 0
+
+    nodes.run(main)
+
+
+def test_head_of_a_request_asks_siblings_by_get_and_does_not_wait(nodes):
+    async def main():
+        site = ScriptedSite(KNOWN)
+        async with node_with(nodes, site) as (_, port):
+            head = b"HEAD /requests/name?wait_ms=5000 HTTP/1.1\r\nPrefer: wait=5"
+            told = await answer_to(port, head)
+            assert told.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert told.endswith(b"\r\n\r\n")
+            assert b"content-length: 4\r\n" in told.lower()
+        assert (site.method, site.path) == ("GET", "/requests/name")
+        assert site.headers[ASKED_AS] == LOOKED_AT
+        assert b"prefer" not in site.headers
+
+    nodes.run(main)
+
+
+def test_what_a_sibling_asks_in_vain_is_not_counted_as_a_clients_request(nodes):
+    async def main():
+        async with nodes.Federation(nodes.topology_of("a")) as federation:
+            http = federation["a"].shell.metrics.gateway.http
+            counted = CountedRequests(http)
+            statuses = counted.posts.statuses
+            for asked_as, reason, most in (
+                (KNOWN_ONLY, "unknown_request", 0),
+                (OWNER, "unknown_request", 0),
+                (KNOWN_ONLY, "handler_failed", 1),  # its client is answered this
+                (b"", "invalid", 2),
+            ):
+                exchange = ClientsExchange()
+                exchange.asked_as = asked_as
+                counted.refuse(exchange, Problem(reason, "why"))
+                assert sum(statuses) == most
 
     nodes.run(main)

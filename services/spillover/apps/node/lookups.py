@@ -39,6 +39,10 @@ LOOKUP_PREFIX = "/requests/"
 LOOKUP_METHODS = ("GET", "HEAD")
 
 
+LOOKED_AT = b"head"
+"""As this a sibling asks, by GET, whose client has asked by HEAD: nobody is given the result."""
+
+
 class _Wait(NamedTuple):
     """How long to wait, and what to say of a preference that was followed."""
 
@@ -128,7 +132,8 @@ class Lookups:
             if entry.answer is None:
                 body = encode()
             else:
-                if exchange.method != "HEAD":  # which has no body
+                # By HEAD there is no body.
+                if exchange.method != "HEAD" and exchange.asked_as != LOOKED_AT:
                     self._shell.requests.home.fetch(entry)
                 body = self._encoded.body(entry.answer, encode)
             exchange.answer_raw(200, JSON_LINE + lines, body)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from spillover.apps.http.exchange import ClientGone, Exchange
 from spillover.apps.http.problems import Problem
-from spillover.apps.node.lookups import LOOKUP_PREFIX
+from spillover.apps.node.lookups import LOOKED_AT, LOOKUP_PREFIX
 from spillover.apps.node.one_face import ASKED_OF_ALL
 from spillover.apps.node.pages import REQUESTS
 from spillover.apps.node.peer_paths import check_sibling
@@ -33,7 +33,7 @@ EXPLAIN_PREFIX = "/explain/"
 """What follows it is a request's name."""
 
 ASKED_AS = b"spillover-site"
-"""A header of what one node passes on to another one: OWNER or KNOWN."""
+"""A header of what one node passes on to another one: OWNER, KNOWN or LOOKED_AT."""
 
 OWNER = b"owner"
 """The name belongs to the node that is asked."""
@@ -83,7 +83,7 @@ class SitePaths:
             raise Problem("not_found", f"{exchange.path}: expected what one node asks of another")
         exchange.path = path
         asked_as = dict(exchange.headers).get(ASKED_AS, KNOWN)
-        exchange.asked_as = asked_as if asked_as == OWNER else KNOWN
+        exchange.asked_as = asked_as if asked_as in (OWNER, LOOKED_AT) else KNOWN
         return True
 
     # --- requests that come -------------------------------------------------------------------
@@ -246,12 +246,16 @@ class SitePaths:
         its own. Returns the error of one that may be there and gives none: what has that name may
         be there, too; and of one that is gone, unless it `may_run_twice`. Raises Problem, and
         ClientGone as soon as nobody waits any more."""
-        headers = [*_passed(exchange.headers), (ASKED_AS, asked_as)]
-        query = f"?{exchange.query.decode('latin-1')}" if exchange.query else ""
-        path = quote(exchange.path) + query  # which was unquoted when it came
+        headers, method = _passed(exchange.headers), exchange.method
+        query = exchange.query.decode("latin-1")
+        if method == "HEAD":  # which nodes do not send each other, and which waits for nothing
+            method, query, asked_as = "GET", "", LOOKED_AT
+            headers = [header for header in headers if header[0] != b"prefer"]
+        headers.append((ASKED_AS, asked_as))
+        path = quote(exchange.path) + (f"?{query}" if query else "")  # unquoted when it came
         try:
             asked = self._site.pass_on(
-                number, exchange.method, path, headers=headers, body=body, timeout_s=within_s
+                number, method, path, headers=headers, body=body, timeout_s=within_s
             )
         except NotDelivered:
             return None
