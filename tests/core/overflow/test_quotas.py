@@ -207,7 +207,7 @@ class Home:
             self.tell(number, 0.0)
 
     def tell(self, number, now):
-        news = self.nodes[number].news()
+        news = self.nodes[number].news(9)
         for other, table in self.nodes.items():
             if other != number:
                 table.hear(number, news, now)
@@ -271,8 +271,23 @@ def test_what_a_lost_node_had_let_in_counts_no_more():
     home.nodes[2].lost(1)
     assert home.ask(2, 2, 0.0) is None
     home.nodes[1].tell_all()
-    assert home.nodes[1].news()["shop"].queued == 1
-    assert not home.nodes[1].news()
+    assert home.nodes[1].news(9)["shop"].queued == 1
+    assert not home.nodes[1].news(9)
+
+
+def test_news_of_many_tenants_come_in_turn():
+    """No tenant waits behind those that have news at each time."""
+    table = Quotas()
+    table.go_by({str(number): Quota(9, 9, None) for number in range(5)}, 0.0)
+    assert [list(table.news(2)) for _ in range(4)] == [["0", "1"], ["2", "3"], ["4"], []]
+    for tenant in "02":
+        table.ask(tenant, 0.0)
+    assert list(table.news(1)) == ["0"]
+    table.ask("0", 0.0)
+    assert list(table.news(1)) == ["2"]
+    table.not_told(table.news(1))
+    table.ask("4", 0.0)
+    assert [list(table.news(1)) for _ in range(3)] == [["4"], ["0"], []]
 
 
 def test_sessions_are_counted_at_all_nodes():

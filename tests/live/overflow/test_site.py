@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from spillover.core.overflow import events as ev
+from spillover.core.overflow.quotas import Use
 from spillover.core.overflow.sibling_messages import Give
 from spillover.core.overflow.siblings import Siblings
 from spillover.live.overflow import sibling_wire
@@ -92,6 +93,20 @@ def test_a_stream_ends_with_the_first_line_that_cannot_be_written():
             site.tell(ev.TellSibling(2, GIVE))
             assert [stream.ended for stream in streams] == [True, False]
             assert heard == [sibling_wire.encode(GIVE)]
+
+    asyncio.run(main())
+
+
+def test_news_of_tenants_that_find_no_room_end_no_stream():
+    async def main():
+        async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
+            news, heard = {"shop": Use(1, 0, 1, 0)}, []
+            site.open(2, taken_by(heard))
+            assert site.say_uses(news)
+            full = site.open(2, lambda _: False)
+            assert not site.say_uses(news)
+            assert not full.ended
+            assert heard == [sibling_wire.encode(sibling_wire.Uses(news))] * 2
 
     asyncio.run(main())
 

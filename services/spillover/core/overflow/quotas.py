@@ -14,6 +14,7 @@ rate was exceeded by is paid back (decision 0049).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from spillover.model.access import NO_QUOTA, Quota
@@ -164,8 +165,9 @@ class Quotas:
     __slots__ = ("_queued", "_running", "_told", "uses")
 
     def __init__(self) -> None:
-        self._told: dict[str, Use] = {}
-        """What other nodes have been told."""
+        self._told: dict[str, Use | None] = {}
+        """What other nodes have been told, those last that were told last; None of what not all
+        of them have got."""
         self.uses: dict[str, TenantUse] = {}
         """Also of tenants that are not configured any more: what was counted stays counted."""
         self._queued: dict[int, TenantUse] = {}
@@ -205,16 +207,27 @@ class Quotas:
 
     # --- other nodes of the home --------------------------------------------------------------
 
-    def news(self) -> dict[str, Use]:
-        """Returns what other nodes are to be told now: of tenants with a quota, what is not as they
-        were told. To be called once for each."""
-        news = {
-            tenant: use.here
-            for tenant, use in self.uses.items()
-            if use.quota != NO_QUOTA and use.here != self._told.get(tenant)
-        }
-        self._told |= news
+    def news(self, at_most: int) -> dict[str, Use]:
+        """Returns what other nodes are to be told now: of so many tenants with a quota, what is not
+        as they were told, those first that have waited longest. To be called once for each."""
+        in_turn = [tenant for tenant in self.uses if tenant not in self._told]
+        changed = (
+            (tenant, use.here)
+            for tenant in [*in_turn, *self._told]
+            if (use := self.uses[tenant]).quota != NO_QUOTA and use.here != self._told.get(tenant)
+        )
+        news = dict(islice(changed, at_most))
+        self._told_last(news)
         return news
+
+    def not_told(self, news: Mapping[str, Use]) -> None:
+        """Not all nodes have got these news: they come again in their turn."""
+        self._told_last(dict.fromkeys(news))
+
+    def _told_last(self, told: Mapping[str, Use | None]) -> None:
+        for tenant in told:
+            self._told.pop(tenant, None)
+        self._told |= told
 
     def tell_all(self) -> None:
         """Another node knows nothing of this one yet: all is news."""

@@ -30,7 +30,7 @@ from spillover.live.overflow.metrics import LINE, RAISED
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.protocol import AT_SIBLING, SIBLINGS
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX, ReportStream
-from spillover.live.overflow.sibling_wire import TENANTS_MAX, GoesBy, Uses
+from spillover.live.overflow.sibling_wire import GoesBy, Uses
 from spillover.live.overflow.wire import Caller, MalformedMessage
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.errors import InputError, NotDelivered, OutcomeUnknown, PeerError
@@ -145,14 +145,15 @@ class Site:
         says."""
         self._quotas = quotas
 
-    def say_uses(self, news: Mapping[str, Use]) -> None:
-        """Tell all siblings how much tenants use here."""
-        told = list(news.items())
-        for first in range(0, len(told), TENANTS_MAX):
-            some = dict(told[first : first + TENANTS_MAX])
-            self._say(self._others.values(), Uses(some))
+    def say_uses(self, news: Mapping[str, Use]) -> bool:
+        """Tell all siblings how much these tenants use here; returns whether all have been told. A
+        stream that has no room for that goes on: these lines are many, and may come later."""
+        line = sibling_wire.encode(Uses(dict(news)))
+        streams = [stream for other in self._others.values() for stream in other.streams]
+        told = [stream.put(line) for stream in streams if not stream.ended]
+        return all(told)
 
-    def _say(self, others: Iterable[_Other], message: SiblingMessage | GoesBy | Uses) -> None:
+    def _say(self, others: Iterable[_Other], message: SiblingMessage | GoesBy) -> None:
         """A stream that a line is lost on ends: it may have given servers, which are counted anew
         then."""
         line = sibling_wire.encode(message)

@@ -16,6 +16,7 @@ from spillover.core.overflow import events as ev
 from spillover.core.overflow.quotas import LIMITS, Quotas, TenantUse
 from spillover.live.engine.metric_types import counter, gauges
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.overflow.sibling_wire import TENANTS_MAX
 from spillover.model.access import ApiToken
 from spillover.model.signals import tenants as signals
 
@@ -49,7 +50,9 @@ class Tenants(Collector):
 
     def _tell(self, due_s: float) -> None:
         if (site := self._shell.site) is not None:
-            site.say_uses(self._quotas.news())
+            news = self._quotas.news(TENANTS_MAX)
+            if news and not site.say_uses(news):
+                self._quotas.not_told(news)
         self._shell.timers.at(due_s + TELL_S, self._tell)
 
     def go_by(self, tokens: Iterable[ApiToken]) -> None:
