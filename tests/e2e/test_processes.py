@@ -93,9 +93,11 @@ def test_two_processes_are_one_cluster(two, ask, until):
         assert b"with --processes the configuration is fixed" in told.read()
 
 
-def test_a_process_that_is_killed_is_started_again(two, ask, until):
+def test_a_process_that_is_killed_is_started_again(two, ask, until, tmp_path):
     running, url, other = two
     until(lambda: neighbors_hear(ask, url, other))
+    file = tmp_path / "two.yaml"  # which all have read
+    file.write_text(file.read_text().replace("servers: 4", "servers: 8"))
     children = set(running.look())
     os.kill(min(children), signal.SIGKILL)  # it was first, and speaks with the neighbor
     until(lambda: state_of(ask, url).get("site", {}).get("members") == [2])
@@ -103,6 +105,8 @@ def test_a_process_that_is_killed_is_started_again(two, ask, until):
     until(lambda: is_whole(ask, url), what=lambda: running.stderr)
     until(lambda: neighbors_hear(ask, url, other), what=lambda: running.stderr)
     assert len(set(running.look()) - children) == 1
+    servers = [line for line in metrics(url).splitlines() if line.startswith("spillover_servers{")]
+    assert sum(float(line.rpartition(" ")[2]) for line in servers) == 4.0
     assert "process has ended process=1 status=-9" in running.stderr
 
 

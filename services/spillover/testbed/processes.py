@@ -23,6 +23,7 @@ from typing import IO, NamedTuple
 import msgspec
 
 from spillover.apps.node.processes import BEAT_S, VARIABLE, OwnProcess
+from spillover.inputs.topology_file import told_text
 from spillover.live.process.listening import bind_socket
 from spillover.live.process.logs import Message
 from spillover.live.process.stdin_end import on_stdin_end
@@ -103,8 +104,9 @@ def check_processes(
 
 
 class Processes:
-    """So many processes of this command line. What they share is closed with `sockets`. An orderly
-    end takes them `limit_s` at most."""
+    """So many processes of this command line, which go by this topology, whatever the file says by
+    the time that one is started again. What they share is closed with `sockets`. An orderly end
+    takes them `limit_s` at most."""
 
     def __init__(
         self,
@@ -112,7 +114,7 @@ class Processes:
         addresses: Addresses,
         sockets: ExitStack,
         *,
-        is_secure: bool,
+        topology: Topology,
         limit_s: float,
     ) -> None:
         self._count, self._limit_s = count, limit_s
@@ -126,9 +128,11 @@ class Processes:
             else sockets.enter_context(bind_socket(*peer, option="--peer-bind"))
         )
         own = [_reserve(sockets, (LOOPBACK, 0), "--processes") for _ in range(count)]
-        scheme = "https" if is_secure else "http"
+        scheme = "https" if topology.is_secure else "http"
         self._urls = tuple([f"{scheme}://{host}:{port}" for host, port in own])
-        self._turn: IO[bytes] = sockets.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        self._file: IO[bytes] = sockets.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        self._file.write(told_text(topology).encode())
+        self._file.flush()
         self._running: dict[int, Running] = {}
         self._stopping = asyncio.Event()
         self._status = 0
@@ -225,12 +229,12 @@ class Processes:
         life_fd, told_fd = os.pipe()
         os.set_blocking(life_fd, False)
         peer_fd = None if self._peer is None else self._peer.fileno()
-        turn_fd = self._turn.fileno()
-        own = OwnProcess(number, self._urls, self._public, self._proxy, peer_fd, turn_fd, told_fd)
+        file_fd = self._file.fileno()
+        own = OwnProcess(number, self._urls, self._public, self._proxy, peer_fd, file_fd, told_fd)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "spillover", *sys.argv[1:]),
             stdin=asyncio.subprocess.PIPE,  # it ends with this process
-            pass_fds=[fd for fd in (peer_fd, turn_fd, told_fd) if fd is not None],
+            pass_fds=[fd for fd in (peer_fd, file_fd, told_fd) if fd is not None],
             env={**os.environ, VARIABLE: msgspec.json.encode(own).decode()},
             start_new_session=True,  # Ctrl-C is for this process, which tells the others
         )
