@@ -31,6 +31,7 @@ from spillover.live.process.stopping import StopSignals
 from spillover.model.errors import InputError
 from spillover.model.topology import Cluster, Topology
 from spillover.testbed.revival import DELAYS_S, Revival
+from spillover.testbed.supervisor import EXIT_USAGE
 
 LOOPBACK = "127.0.0.1"
 
@@ -198,9 +199,9 @@ class Processes:
                     one.signal(signal.SIGKILL)
 
     async def _keep(self, number: int) -> None:
-        """Run this process, and start it again whenever it dies. If its first one does not come to
-        listen, all end."""
-        revival, has_listened = Revival(), False
+        """Run this process, and start it again whenever it dies. If the first of all does not come
+        to listen, all end."""
+        revival, may_die = Revival(), number > 1
         while True:
             one = self._running[number] = await self._start(number)
             if self._stopping.is_set():  # told while it was started
@@ -209,12 +210,14 @@ class Processes:
             one.look()
             os.close(one.life_fd)
             del self._running[number]
-            has_listened |= one.listens
+            may_die |= one.listens
             if self._stopping.is_set():
                 if one.listens or status > 0:  # else it was told to end before it could heed that
                     self._status = self._status or _exit_status(status)
                 return
-            if not has_listened:
+            if not may_die:
+                if status != EXIT_USAGE:  # else it has said why
+                    _log.error(Message("process has ended, all end", process=number, status=status))
                 self._status = _exit_status(status) or 1
                 self._stop(signal.SIGTERM)
                 return
