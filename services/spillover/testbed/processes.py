@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
@@ -60,7 +60,6 @@ class Running:
     process: asyncio.subprocess.Process
     life_fd: int
     """The pipe on which it tells that it runs."""
-    started_s: float = field(default_factory=time.monotonic)
     listens: bool = False
     missed: int = 0
     """The beats since it last told so."""
@@ -202,31 +201,39 @@ class Processes:
         """Run this process, and start it again whenever it dies. If the first of all does not come
         to listen, all end."""
         revival, may_die = Revival(), number > 1
-        while True:
-            one = self._running[number] = await self._start(number)
-            if self._stopping.is_set():  # told while it was started
-                one.signal(signal.SIGTERM)
-            status = await one.process.wait()
-            one.look()
-            os.close(one.life_fd)
-            del self._running[number]
-            may_die |= one.listens
+        while not self._stopping.is_set():
+            began_s = time.monotonic()
+            said, told, status, has_listened = await self._live(number)
+            may_die |= has_listened
             if self._stopping.is_set():
-                if one.listens or status > 0:  # else it was told to end before it could heed that
+                if has_listened or status > 0:  # else it was told to end before it could heed that
                     self._status = self._status or _exit_status(status)
                 return
             if not may_die:
                 if status != EXIT_USAGE:  # else it has said why
-                    _log.error(Message("process has ended, all end", process=number, status=status))
+                    _log.error(Message(f"{said}, all end", process=number, **told))
                 self._status = _exit_status(status) or 1
                 self._stop(signal.SIGTERM)
                 return
-            pause_s = revival.delay_s(time.monotonic() - one.started_s) or DELAYS_S[-1]
-            said = Message("process has ended", process=number, status=status, again_in_s=pause_s)
-            _log.error(said)
+            pause_s = revival.delay_s(time.monotonic() - began_s) or DELAYS_S[-1]
+            _log.error(Message(said, process=number, **told, again_in_s=pause_s))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause_s)
-                return
+
+    async def _live(self, number: int) -> tuple[str, dict[str, Any], int, bool]:
+        """Run this process once. Returns what is to be logged, the exit status (0 where it could
+        not even be started), and whether it came to listen."""
+        try:
+            one = self._running[number] = await self._start(number)
+        except OSError as error:
+            return "process cannot be started", {"reason": error.strerror or str(error)}, 0, False
+        if self._stopping.is_set():  # told while it was started
+            one.signal(signal.SIGTERM)
+        status = await one.process.wait()
+        one.look()
+        os.close(one.life_fd)
+        del self._running[number]
+        return "process has ended", {"status": status}, status, one.listens
 
     async def _start(self, number: int) -> Running:
         life_fd, told_fd = os.pipe()
@@ -234,14 +241,19 @@ class Processes:
         peer_fd = None if self._peer is None else self._peer.fileno()
         file_fd = self._file.fileno()
         own = OwnProcess(number, self._urls, self._public, self._proxy, peer_fd, file_fd, told_fd)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "spillover", *sys.argv[1:]),
-            stdin=asyncio.subprocess.PIPE,  # it ends with this process
-            pass_fds=[fd for fd in (peer_fd, file_fd, told_fd) if fd is not None],
-            env={**os.environ, VARIABLE: msgspec.json.encode(own).decode()},
-            start_new_session=True,  # Ctrl-C is for this process, which tells the others
-        )
-        os.close(told_fd)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "spillover", *sys.argv[1:]),
+                stdin=asyncio.subprocess.PIPE,  # it ends with this process
+                pass_fds=[fd for fd in (peer_fd, file_fd, told_fd) if fd is not None],
+                env={**os.environ, VARIABLE: msgspec.json.encode(own).decode()},
+                start_new_session=True,  # Ctrl-C is for this process, which tells the others
+            )
+        except BaseException:
+            os.close(life_fd)
+            raise
+        finally:
+            os.close(told_fd)
         return Running(process, life_fd)
 
 
