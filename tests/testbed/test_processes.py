@@ -106,7 +106,7 @@ def test_a_start_that_fails_for_now_is_tried_again(start, tmp_path, fails):
     running = start({"2 1": 1} if fails == 3 else {}, fails)
     until(lambda: lives(tmp_path, 2) == fails - 1)
     said = (tmp_path / "said").read_text()
-    assert "process cannot be started process=2 reason='Resource temporarily unavailable'" in said
+    assert 'cannot be started process=2 reason="Resource temporarily unavailable"' in said
     running.send_signal(signal.SIGTERM)
     assert running.wait(30.0) == 0
     assert lives(tmp_path, 1) == 1
