@@ -32,9 +32,13 @@ STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\
 
 @asynccontextmanager
 async def site_of_two(
-    feed: Callable[[Any], None], other: str, refused: Callable[[int, str], None] = pytest.fail
+    feed: Callable[[Any], None],
+    other: str,
+    refused: Callable[[int, str], None] = pytest.fail,
+    *,
+    urls: tuple[str, ...] = (),
 ) -> AsyncIterator[Site]:
-    """Node 1 of a site whose node 2 is at this url."""
+    """Node 1 of a site whose node 2 is at this url; with `urls` they are processes."""
     nodes = ClusterNode(url="http://127.0.0.1:1"), ClusterNode(url=other)
     cluster = Cluster(id="a", servers=4, nodes=nodes)
     clients = PeerClients(Topology(name="test", clusters=(cluster,)), None)
@@ -44,6 +48,7 @@ async def site_of_two(
         Caller("a", "a"),
         clients,
         Configured(),
+        urls=urls,
         feed=feed,
         on_failure=pytest.fail,
         on_refused=refused,
@@ -176,5 +181,68 @@ def test_a_new_stream_says_first_which_configuration_the_node_goes_by():
             site.greet(site.open(2, taken_by(lines)))
             site.say_configuration()
             assert lines == [sibling_wire.encode(sibling_wire.GoesBy("0  0"))] * 2
+
+    asyncio.run(main())
+
+
+def operated(at_ms, drains, policy="paper", shadow=None):
+    """What a sibling says that operators have told it."""
+    return sibling_wire.encode(sibling_wire.Operated(at_ms, drains, policy, shadow))
+
+
+PROCESSES = "http://127.0.0.1:1", "http://127.0.0.1:2"
+
+
+def test_a_process_does_what_operators_have_told_another_one():
+    """Once, whoever says it again; what was told later holds."""
+
+    async def main():
+        async with site_of_two(fed.append, PROCESSES[1], urls=PROCESSES) as site:
+            for line, events in (
+                (operated(5, True), [ev.PolicySet("paper"), ev.Drain()]),
+                (operated(6, True), []),
+                (operated(6, False), []),
+                (operated(9, False), [ev.Resume()]),
+                (operated(7, True, "isolated"), []),
+                (operated(10, False, "isolated", "paper"), [ev.PolicySet("isolated", "paper")]),
+                (operated(11, False, "of a later version"), []),
+            ):
+                site.hear(2, line)
+                assert fed == events
+                fed.clear()
+
+    fed = []
+    asyncio.run(main())
+
+
+def test_a_process_that_is_not_drained_does_not_resume():
+    """It may have been told to end."""
+
+    async def main():
+        async with site_of_two(fed.append, PROCESSES[1], urls=PROCESSES) as site:
+            site.hear(2, operated(5, False))
+
+    fed = []
+    asyncio.run(main())
+    assert fed == [ev.PolicySet("paper")]
+
+
+def test_a_new_stream_of_a_process_says_what_operators_have_told_it():
+    async def main():
+        async with site_of_two(pytest.fail, PROCESSES[1], urls=PROCESSES) as site:
+            site.operate("isolated", "paper", drains=True)
+            lines = []
+            site.greet(site.open(2, taken_by(lines)))
+            told = sibling_wire.decode(lines[1])
+            assert (told.policy, told.shadow, told.drains) == ("isolated", "paper", True)
+            site.hear(2, operated(told.at_ms, False))  # as long ago, and so not later
+
+    asyncio.run(main())
+
+
+def test_nodes_are_operated_each_by_itself():
+    async def main():
+        async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
+            site.hear(2, operated(5, True))
 
     asyncio.run(main())
