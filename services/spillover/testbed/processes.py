@@ -29,7 +29,7 @@ from spillover.live.process.logs import Message
 from spillover.live.process.stdin_end import on_stdin_end
 from spillover.live.process.stopping import StopSignals
 from spillover.model.errors import InputError
-from spillover.model.topology import Cluster, Topology
+from spillover.model.topology import HELD_LIMIT_BYTES_MIN, Cluster, Topology
 from spillover.testbed.revival import DELAYS_S, Revival
 from spillover.testbed.supervisor import EXIT_USAGE
 
@@ -95,6 +95,10 @@ def check_processes(
     if count > cluster.servers:
         expected = f"expected at most as many as servers ({cluster.servers}), got {count}"
         raise InputError("--processes", "", f"{expected}: each process needs one")
+    limit_bytes = cluster.held_limit_bytes
+    if limit_bytes is not None and limit_bytes // count < HELD_LIMIT_BYTES_MIN:
+        expected = f"expected at least {HELD_LIMIT_BYTES_MIN} for each of {count} processes"
+        raise InputError(source, f"{where}.held_limit_bytes", f"{expected}, got {limit_bytes}")
     if topology.neighbors(cluster.id) and cluster.peer_url is None:
         expected = "expected an address for neighbors alone along with --processes"
         raise InputError(source, f"{where}.peer_url", f"{expected}: one of them speaks for all")
