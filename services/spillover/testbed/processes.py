@@ -166,6 +166,8 @@ class Processes:
 
     def _stop(self, number: int) -> None:
         self._stopping.set()
+        if self._peer is not None:
+            self._peer.close()  # once no process serves it any more, neighbors are turned away
         self._signal(number)
 
     async def _end_at_once(self, at_once: asyncio.Event) -> None:

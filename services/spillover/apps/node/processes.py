@@ -85,16 +85,23 @@ class OwnProcess(msgspec.Struct, frozen=True):
 
     async def its_turn(self) -> None:
         """Return once no other process serves neighbors: that is this one's part until it ends. A
-        thread waits, as the system grants it."""
-        loop, turn = asyncio.get_running_loop(), asyncio.Event()
+        thread waits, as the system grants it; if this is cancelled, the turn goes to the next."""
+        loop, turn, is_given_up = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
 
         def wait() -> None:
             fcntl.lockf(self.file_fd, fcntl.LOCK_EX)
+            if is_given_up.is_set():
+                fcntl.lockf(self.file_fd, fcntl.LOCK_UN)
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(turn.set)
 
         start_own(threading.Thread(target=wait, name="turn", daemon=True))
-        await turn.wait()
+        try:
+            await turn.wait()
+        except asyncio.CancelledError:
+            is_given_up.set()
+            fcntl.lockf(self.file_fd, fcntl.LOCK_UN)  # it may have come just now
+            raise
 
 
 def own_process(environment: MutableMapping[str, str]) -> OwnProcess | None:
@@ -121,6 +128,7 @@ class ServerInTurn(HttpServer):
         self._begins: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._listening = sockets or []  # to be closed in any case, else neighbors wait there
         self.ready.set()
         self._begins = asyncio.create_task(self._begin(sockets), name="turn")
 
