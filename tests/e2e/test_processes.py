@@ -62,6 +62,11 @@ def metrics(url):
         return answer.read().decode()
 
 
+def put(url, body):
+    request = urllib.request.Request(url, body, method="PUT")  # noqa: S310 - loopback
+    urllib.request.urlopen(request, timeout=10).close()  # noqa: S310 - loopback
+
+
 def test_two_processes_are_one_cluster(two, ask, until):
     _, url, other = two
     until(lambda: neighbors_hear(ask, url, other))
@@ -86,16 +91,18 @@ def test_two_processes_are_one_cluster(two, ask, until):
     for path, drains in (("drain", True), ("resume", False)):
         assert ask(f"{url}/admin/{path}", {})[0] in (200, 202)
         assert {state_of(ask, url)["draining"] for _ in range(16)} == {drains}
-    change = urllib.request.Request(f"{url}/admin/config", b"{}", method="PUT")  # noqa: S310
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(change, timeout=10)  # noqa: S310 - loopback
+        put(f"{url}/admin/config", b"{}")
     with refused.value as told:
         assert b"with --processes the configuration is fixed" in told.read()
 
 
-def test_a_process_that_is_killed_is_started_again(two, ask, until):
+def test_a_process_that_is_killed_is_started_again(two, ask, until, tmp_path):
     running, url, other = two
     until(lambda: neighbors_hear(ask, url, other))
+    file = tmp_path / "two.yaml"  # which all have read
+    file.write_text(file.read_text().replace("servers: 4", "servers: 8"))
+    put(f"{url}/admin/policy", b'{"policy": "two-choice"}')
     children = set(running.look())
     os.kill(min(children), signal.SIGKILL)  # it was first, and speaks with the neighbor
     until(lambda: state_of(ask, url).get("site", {}).get("members") == [2])
@@ -103,7 +110,10 @@ def test_a_process_that_is_killed_is_started_again(two, ask, until):
     until(lambda: is_whole(ask, url), what=lambda: running.stderr)
     until(lambda: neighbors_hear(ask, url, other), what=lambda: running.stderr)
     assert len(set(running.look()) - children) == 1
+    servers = [line for line in metrics(url).splitlines() if line.startswith("spillover_servers{")]
+    assert sum(float(line.rpartition(" ")[2]) for line in servers) == 4.0
     assert "process has ended process=1 status=-9" in running.stderr
+    assert {state_of(ask, url).get("policy") for _ in range(16)} == {"two-choice"}
 
 
 def test_all_processes_end_with_the_one_that_was_started(two, until):

@@ -20,11 +20,14 @@ from spillover.live.http1.client import HttpClient
 from support import federation, relays
 from support.lying_service import lying_service
 from support.ports import free_ports
+from support.waiting import SLACK_MAX, slack
 
 BALANCERS = Path(__file__).parents[2] / "deploy" / "balancers"
 
 LAME_DUCK_S = 2.5
-"""Two of HAProxy's checks, and as much again for a machine that is busy."""
+"""Two of HAProxy's checks, and more than as much again; on a busy machine it is longer."""
+
+ANSWERED_S = 20.0 * SLACK_MAX
 
 CLIENTS = 6
 
@@ -72,7 +75,7 @@ async def process(*command, output):
 async def ask(client, method, path, body=b""):
     """The status of an answer, or why there is none."""
     try:
-        return (await client.request(method, path, body=body, timeout_s=20.0)).status
+        return (await client.request(method, path, body=body, timeout_s=ANSWERED_S)).status
     except Exception as error:  # noqa: BLE001 - the client sees an error, whatever it is
         return repr(error)
 
@@ -91,13 +94,14 @@ class Site:
         self._file = directory / "site.yaml"
         self._file.write_text(TOPOLOGY % tuple(told))
         self._directory = directory
+        self._lame_duck_s = LAME_DUCK_S * slack()
         self._stacks = {}
         self._nodes = {}
 
     async def start(self, id_):
         stack = self._stacks[id_] = AsyncExitStack()
         command = [sys.executable, "-m", "spillover", "node", "--topology", str(self._file)]
-        command += ["--cluster", "site", "--node", id_[-1], "--lame-duck-s", str(LAME_DUCK_S)]
+        command += ["--cluster", "site", "--node", id_[-1], "--lame-duck-s", str(self._lame_duck_s)]
         running = process(*command, output=self._directory / f"{id_}.log")
         self._nodes[id_] = await stack.enter_async_context(running)
 
@@ -127,7 +131,7 @@ class Site:
     async def restart(self, id_):
         """Returns its exit status."""
         self._nodes[id_].send_signal(signal.SIGTERM)
-        async with asyncio.timeout(LAME_DUCK_S + 20.0):
+        async with asyncio.timeout(self._lame_duck_s + 20.0 * slack()):
             status = await self._nodes[id_].wait()
         await self._stacks[id_].aclose()
         await self.start(id_)
@@ -200,7 +204,7 @@ def test_a_rolling_restart_costs_no_client_an_error(kind, door, require, tmp_pat
             assert balancer.returncode is None
             assert list(seen) == [200], seen
 
-    federation.run(main, limit_s=100.0)
+    federation.run(main, limit_s=100.0 * slack())
 
 
 async def answer(talk, _head, _body):

@@ -150,13 +150,14 @@ def _add_end_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; its exit status."""
-    topology = load_topology(options.topology)
+    process = own_process(os.environ) if options.processes > 1 else None
+    read = load_topology if process is None else process.topology
+    topology = read(options.topology)
     if options.cluster not in topology.cluster_ids:
         known = topology.cluster_ids
         hint = did_you_mean(options.cluster, known)
         expected = f"expected one of {', '.join(known)}, got {options.cluster!r}{hint}"
         raise InputError("--cluster", "", expected)
-    process = own_process(os.environ) if options.processes > 1 else None
     number = _number_of(options, topology) if process is None else process.number
     is_one_of_several = options.node is not None or process is not None
     configure_logs(
@@ -229,7 +230,7 @@ def _run_processes(
     async def run_all() -> int:
         with ExitStack() as sockets:
             told = options.processes, addresses, sockets
-            processes = Processes(*told, is_secure=topology.is_secure, limit_s=limit_s)
+            processes = Processes(*told, topology=topology, limit_s=limit_s)
             return await processes.run(end_with_stdin=options.end_with_stdin)
 
     return asyncio.run(run_all())

@@ -229,8 +229,8 @@ def topology_text(kind: str, topology: Topology) -> str:
 def memory_mb(cluster: Cluster, base_mb: int) -> int:
     """Returns what a site may take: `base_mb`, or what holding as much as it may does; and what its
     worker processes may."""
-    if cluster.held_limit_bytes is not None:
-        base_mb = max(base_mb, NODE_MB + 2 * -(-cluster.held_limit_bytes // 2**20))
+    if cluster.held_part_bytes is not None:
+        base_mb = max(base_mb, NODE_MB + 2 * -(-cluster.held_part_bytes // 2**20))
     process_bytes = cluster.memory_limit_bytes or MEMORY_LIMIT_BYTES_MIN
     return base_mb + _worker_processes(cluster) * -(-process_bytes // 2**20)
 

@@ -122,6 +122,9 @@ class ConfigurationFollower:
                 await asyncio.sleep(DRAINED_POLL_S)
         await bed.let_go(cluster)
         self._say(f"cluster {cluster} is removed")
+        if bed.is_part(cluster):  # it was added again, meanwhile
+            own, number = node_of(cluster)
+            self._say(await self._add(bed.topology.cluster(own), number))
 
 
 def _is_left(state: Mapping[str, Any]) -> bool:

@@ -18,18 +18,20 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
 from spillover.apps.node.processes import BEAT_S, VARIABLE, OwnProcess
+from spillover.inputs.topology_file import told_text
 from spillover.live.process.listening import bind_socket
 from spillover.live.process.logs import Message
 from spillover.live.process.stdin_end import on_stdin_end
 from spillover.live.process.stopping import StopSignals
 from spillover.model.errors import InputError
-from spillover.model.topology import Cluster, Topology
+from spillover.model.topology import HELD_LIMIT_BYTES_MIN, Cluster, Topology
 from spillover.testbed.revival import DELAYS_S, Revival
+from spillover.testbed.supervisor import EXIT_USAGE
 
 LOOPBACK = "127.0.0.1"
 
@@ -58,7 +60,6 @@ class Running:
     process: asyncio.subprocess.Process
     life_fd: int
     """The pipe on which it tells that it runs."""
-    started_s: float = field(default_factory=time.monotonic)
     listens: bool = False
     missed: int = 0
     """The beats since it last told so."""
@@ -94,6 +95,10 @@ def check_processes(
     if count > cluster.servers:
         expected = f"expected at most as many as servers ({cluster.servers}), got {count}"
         raise InputError("--processes", "", f"{expected}: each process needs one")
+    limit_bytes = cluster.held_limit_bytes
+    if limit_bytes is not None and limit_bytes // count < HELD_LIMIT_BYTES_MIN:
+        expected = f"expected at least {HELD_LIMIT_BYTES_MIN} for each of {count} processes"
+        raise InputError(source, f"{where}.held_limit_bytes", f"{expected}, got {limit_bytes}")
     if topology.neighbors(cluster.id) and cluster.peer_url is None:
         expected = "expected an address for neighbors alone along with --processes"
         raise InputError(source, f"{where}.peer_url", f"{expected}: one of them speaks for all")
@@ -103,8 +108,9 @@ def check_processes(
 
 
 class Processes:
-    """So many processes of this command line. What they share is closed with `sockets`. An orderly
-    end takes them `limit_s` at most."""
+    """So many processes of this command line, which go by this topology, whatever the file says by
+    the time that one is started again. What they share is closed with `sockets`. An orderly end
+    takes them `limit_s` at most."""
 
     def __init__(
         self,
@@ -112,7 +118,7 @@ class Processes:
         addresses: Addresses,
         sockets: ExitStack,
         *,
-        is_secure: bool,
+        topology: Topology,
         limit_s: float,
     ) -> None:
         self._count, self._limit_s = count, limit_s
@@ -126,9 +132,11 @@ class Processes:
             else sockets.enter_context(bind_socket(*peer, option="--peer-bind"))
         )
         own = [_reserve(sockets, (LOOPBACK, 0), "--processes") for _ in range(count)]
-        scheme = "https" if is_secure else "http"
+        scheme = "https" if topology.is_secure else "http"
         self._urls = tuple([f"{scheme}://{host}:{port}" for host, port in own])
-        self._turn: IO[bytes] = sockets.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        self._file: IO[bytes] = sockets.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        self._file.write(told_text(topology).encode())
+        self._file.flush()
         self._running: dict[int, Running] = {}
         self._stopping = asyncio.Event()
         self._status = 0
@@ -158,6 +166,8 @@ class Processes:
 
     def _stop(self, number: int) -> None:
         self._stopping.set()
+        if self._peer is not None:
+            self._peer.close()  # once no process serves it any more, neighbors are turned away
         self._signal(number)
 
     async def _end_at_once(self, at_once: asyncio.Event) -> None:
@@ -194,47 +204,62 @@ class Processes:
                     one.signal(signal.SIGKILL)
 
     async def _keep(self, number: int) -> None:
-        """Run this process, and start it again whenever it dies. If its first one does not come to
-        listen, all end."""
-        revival, has_listened = Revival(), False
-        while True:
-            one = self._running[number] = await self._start(number)
-            if self._stopping.is_set():  # told while it was started
-                one.signal(signal.SIGTERM)
-            status = await one.process.wait()
-            one.look()
-            os.close(one.life_fd)
-            del self._running[number]
-            has_listened |= one.listens
+        """Run this process, and start it again whenever it dies. If the first of all does not come
+        to listen, all end."""
+        revival, may_die = Revival(), number > 1
+        while not self._stopping.is_set():
+            began_s = time.monotonic()
+            said, told, status, has_listened = await self._live(number)
+            may_die |= has_listened
             if self._stopping.is_set():
-                if one.listens or status > 0:  # else it was told to end before it could heed that
+                if has_listened or status > 0:  # else it was told to end before it could heed that
                     self._status = self._status or _exit_status(status)
                 return
-            if not has_listened:
+            if not may_die:
+                if status != EXIT_USAGE:  # else it has said why
+                    _log.error(Message(f"{said}, all end", process=number, **told))
                 self._status = _exit_status(status) or 1
                 self._stop(signal.SIGTERM)
                 return
-            pause_s = revival.delay_s(time.monotonic() - one.started_s) or DELAYS_S[-1]
-            said = Message("process has ended", process=number, status=status, again_in_s=pause_s)
-            _log.error(said)
+            pause_s = revival.delay_s(time.monotonic() - began_s) or DELAYS_S[-1]
+            _log.error(Message(said, process=number, **told, again_in_s=pause_s))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause_s)
-                return
+
+    async def _live(self, number: int) -> tuple[str, dict[str, Any], int, bool]:
+        """Run this process once. Returns what is to be logged, the exit status (0 where it could
+        not even be started), and whether it came to listen."""
+        try:
+            one = self._running[number] = await self._start(number)
+        except OSError as error:
+            return "process cannot be started", {"reason": error.strerror or str(error)}, 0, False
+        if self._stopping.is_set():  # told while it was started
+            one.signal(signal.SIGTERM)
+        status = await one.process.wait()
+        one.look()
+        os.close(one.life_fd)
+        del self._running[number]
+        return "process has ended", {"status": status}, status, one.listens
 
     async def _start(self, number: int) -> Running:
         life_fd, told_fd = os.pipe()
         os.set_blocking(life_fd, False)
         peer_fd = None if self._peer is None else self._peer.fileno()
-        turn_fd = self._turn.fileno()
-        own = OwnProcess(number, self._urls, self._public, self._proxy, peer_fd, turn_fd, told_fd)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "spillover", *sys.argv[1:]),
-            stdin=asyncio.subprocess.PIPE,  # it ends with this process
-            pass_fds=[fd for fd in (peer_fd, turn_fd, told_fd) if fd is not None],
-            env={**os.environ, VARIABLE: msgspec.json.encode(own).decode()},
-            start_new_session=True,  # Ctrl-C is for this process, which tells the others
-        )
-        os.close(told_fd)
+        file_fd = self._file.fileno()
+        own = OwnProcess(number, self._urls, self._public, self._proxy, peer_fd, file_fd, told_fd)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "spillover", *sys.argv[1:]),
+                stdin=asyncio.subprocess.PIPE,  # it ends with this process
+                pass_fds=[fd for fd in (peer_fd, file_fd, told_fd) if fd is not None],
+                env={**os.environ, VARIABLE: msgspec.json.encode(own).decode()},
+                start_new_session=True,  # Ctrl-C is for this process, which tells the others
+            )
+        except BaseException:
+            os.close(life_fd)
+            raise
+        finally:
+            os.close(told_fd)
         return Running(process, life_fd)
 
 

@@ -15,7 +15,7 @@ from spillover.core.overflow.sibling_messages import (
     Prepare,
     SiblingLoad,
 )
-from spillover.live.overflow.sibling_wire import decode, encode
+from spillover.live.overflow.sibling_wire import Operated, decode, encode
 from spillover.live.overflow.wire import MalformedMessage
 
 WHOLE = st.integers(0, 2**53)
@@ -30,6 +30,7 @@ MESSAGES = st.one_of(
     st.builds(Frozen, VIEWS, WHOLE, st.booleans(), AMOUNTS, st.booleans()),
     st.builds(Installed, VIEWS, NODES, OWNERS, WHOLE),
     st.builds(Give, VIEWS, WHOLE),
+    st.builds(Operated, WHOLE, st.booleans(), st.just("paper"), st.sampled_from((None, "paper"))),
 )
 
 

@@ -38,8 +38,10 @@ async def site_of_two(
     other: str,
     refused: Callable[[int, str], None] = pytest.fail,
     clients: PeerClients | None = None,
+    *,
+    urls: tuple[str, ...] = (),
 ) -> AsyncIterator[Site]:
-    """Node 1 of a site whose node 2 is at this url."""
+    """Node 1 of a site whose node 2 is at this url; with `urls` they are processes."""
     nodes = ClusterNode(url="http://127.0.0.1:1"), ClusterNode(url=other)
     cluster = Cluster(id="a", servers=4, nodes=nodes)
     clients = clients or PeerClients(Topology(name="test", clusters=(cluster,)), None)
@@ -49,6 +51,7 @@ async def site_of_two(
         Caller("a", "a"),
         clients,
         Configured(),
+        urls=urls,
         feed=feed,
         on_failure=pytest.fail,
         on_refused=refused,
@@ -211,5 +214,68 @@ def test_no_more_wait_for_a_sibling_than_it_has_connections():
             assert site.passed_on_max == CONNECTIONS_TLS_MAX
         async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
             assert site.passed_on_max == PASSED_ON_MAX
+
+    asyncio.run(main())
+
+
+def operated(at_ms, drains, policy="paper", shadow=None):
+    """What a sibling says that operators have told it."""
+    return sibling_wire.encode(sibling_wire.Operated(at_ms, drains, policy, shadow))
+
+
+PROCESSES = "http://127.0.0.1:1", "http://127.0.0.1:2"
+
+
+def test_a_process_does_what_operators_have_told_another_one():
+    """Once, whoever says it again; what was told later holds."""
+
+    async def main():
+        async with site_of_two(fed.append, PROCESSES[1], urls=PROCESSES) as site:
+            for line, events in (
+                (operated(5, True), [ev.PolicySet("paper"), ev.Drain()]),
+                (operated(6, True), []),
+                (operated(6, False), []),
+                (operated(9, False), [ev.Resume()]),
+                (operated(7, True, "isolated"), []),
+                (operated(10, False, "isolated", "paper"), [ev.PolicySet("isolated", "paper")]),
+                (operated(11, False, "of a later version"), []),
+            ):
+                site.hear(2, line)
+                assert fed == events
+                fed.clear()
+
+    fed = []
+    asyncio.run(main())
+
+
+def test_a_process_that_is_not_drained_does_not_resume():
+    """It may have been told to end."""
+
+    async def main():
+        async with site_of_two(fed.append, PROCESSES[1], urls=PROCESSES) as site:
+            site.hear(2, operated(5, False))
+
+    fed = []
+    asyncio.run(main())
+    assert fed == [ev.PolicySet("paper")]
+
+
+def test_a_new_stream_of_a_process_says_what_operators_have_told_it():
+    async def main():
+        async with site_of_two(pytest.fail, PROCESSES[1], urls=PROCESSES) as site:
+            site.operate("isolated", "paper", drains=True)
+            lines = []
+            site.greet(site.open(2, taken_by(lines)))
+            told = sibling_wire.decode(lines[1])
+            assert (told.policy, told.shadow, told.drains) == ("isolated", "paper", True)
+            site.hear(2, operated(told.at_ms, False))  # as long ago, and so not later
+
+    asyncio.run(main())
+
+
+def test_nodes_are_operated_each_by_itself():
+    async def main():
+        async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
+            site.hear(2, operated(5, True))
 
     asyncio.run(main())

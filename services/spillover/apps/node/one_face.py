@@ -73,8 +73,11 @@ def merged(pages: Sequence[bytes]) -> bytes:
 
 
 async def tell_others(shell: NodeShell, request: Request, body: bytes = b"") -> None:
-    """Have an operator's change made at all processes behind this address. Raises Problem where one
-    has not made it."""
+    """Have an operator's change, which is made here, made at all processes behind this address, and
+    at those that are started later. Raises Problem where one has not made it."""
+    machine = shell.machine
+    if shell.site is not None and shell.shares_address:
+        shell.site.operate(machine.policy, machine.shadow, drains=machine.draining)
     missed = [
         number for number, status, _ in await _ask_others(shell, request, body) if status >= 300
     ]

@@ -12,15 +12,18 @@ import socket
 import threading
 from collections.abc import MutableMapping, Sequence
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from spillover.apps.http.server import HttpServer
+from spillover.inputs.topology_file import read_told
 from spillover.live.overflow.site import SiteProcess
 from spillover.live.process.listening import bind_socket
 from spillover.live.process.own_threads import start_own
+from spillover.model.topology import Topology
 
 VARIABLE = "SPILLOVER_PROCESS"
 """The variable of the environment by which a process knows that it is one of several."""
@@ -41,14 +44,19 @@ class OwnProcess(msgspec.Struct, frozen=True):
     proxy: tuple[str, int] | None
     peer_fd: int | None
     """The listening socket of neighbors, which one process serves at a time."""
-    turn_fd: int
-    """The file that is locked by the process that serves neighbors."""
+    file_fd: int
+    """The file that has the topology, and is locked by the process that serves neighbors."""
     life_fd: int
     """The pipe into which it tells that it runs."""
 
     @property
     def of_site(self) -> SiteProcess:
         return SiteProcess(self.number, self.urls)
+
+    def topology(self, source: str) -> Topology:
+        """Returns what all of them go by, which was read from there when they were started."""
+        text = os.pread(self.file_fd, os.fstat(self.file_fd).st_size, 0).decode()
+        return read_told(text, source, Path(source).stem or "topology")
 
     def bind(self, sockets: ExitStack) -> list[socket.socket | None]:
         """Returns the sockets for clients, neighbors, the other processes, and clients of a proxy;
@@ -77,16 +85,23 @@ class OwnProcess(msgspec.Struct, frozen=True):
 
     async def its_turn(self) -> None:
         """Return once no other process serves neighbors: that is this one's part until it ends. A
-        thread waits, as the system grants it."""
-        loop, turn = asyncio.get_running_loop(), asyncio.Event()
+        thread waits, as the system grants it; if this is cancelled, the turn goes to the next."""
+        loop, turn, is_given_up = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
 
         def wait() -> None:
-            fcntl.lockf(self.turn_fd, fcntl.LOCK_EX)
+            fcntl.lockf(self.file_fd, fcntl.LOCK_EX)
+            if is_given_up.is_set():
+                fcntl.lockf(self.file_fd, fcntl.LOCK_UN)
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(turn.set)
 
         start_own(threading.Thread(target=wait, name="turn", daemon=True))
-        await turn.wait()
+        try:
+            await turn.wait()
+        except asyncio.CancelledError:
+            is_given_up.set()
+            fcntl.lockf(self.file_fd, fcntl.LOCK_UN)  # it may have come just now
+            raise
 
 
 def own_process(environment: MutableMapping[str, str]) -> OwnProcess | None:
@@ -96,7 +111,7 @@ def own_process(environment: MutableMapping[str, str]) -> OwnProcess | None:
     if told is None:
         return None
     process = msgspec.json.decode(told, type=OwnProcess)
-    for fd in (process.peer_fd, process.turn_fd, process.life_fd):
+    for fd in (process.peer_fd, process.file_fd, process.life_fd):
         if fd is not None:
             os.set_inheritable(fd, False)  # noqa: FBT003 - as it takes it
     os.set_blocking(process.life_fd, False)
@@ -113,6 +128,7 @@ class ServerInTurn(HttpServer):
         self._begins: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._listening = sockets or []  # to be closed in any case, else neighbors wait there
         self.ready.set()
         self._begins = asyncio.create_task(self._begin(sockets), name="turn")
 

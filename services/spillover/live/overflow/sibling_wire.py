@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import msgspec
 
@@ -17,12 +17,27 @@ from spillover.core.overflow.sibling_messages import (
 )
 from spillover.live.overflow.wire import MalformedMessage
 from spillover.model.errors import UNREADABLE
+from spillover.model.ranges import Whole
 
 
 class GoesBy(msgspec.Struct, frozen=True):
     """The configuration that the node goes by. Said on each stream first, and when it changes."""
 
     stamp: Annotated[str, msgspec.Meta(max_length=200)]
+
+
+Policy = Annotated[str, msgspec.Meta(max_length=100)]
+
+
+class Operated(msgspec.Struct, frozen=True):
+    """What operators have changed at the node, where several processes are one node to them. It is
+    said on each new stream: one that was started again knows nothing of it."""
+
+    at_ms: Whole
+    """When it was changed last, by the clock of the machine."""
+    drains: bool
+    policy: Policy
+    shadow: Policy | None
 
 
 TENANTS_MAX = 200
@@ -35,11 +50,16 @@ class Uses(msgspec.Struct, frozen=True):
     tenants: Annotated[dict[str, Use], msgspec.Meta(max_length=TENANTS_MAX)]
 
 
+OfShells: TypeAlias = GoesBy | Uses | Operated
+"""What is not the machine's business."""
+
+
 class _Line(msgspec.Struct, omit_defaults=True):
     """One message, under its name."""
 
     configuration: GoesBy | None = None
     uses: Uses | None = None
+    operated: Operated | None = None
     load: SiblingLoad | None = None
     prepare: Prepare | None = None
     frozen: Frozen | None = None
@@ -50,6 +70,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
 _NAMES: dict[type, str] = {
     GoesBy: "configuration",
     Uses: "uses",
+    Operated: "operated",
     SiblingLoad: "load",
     Prepare: "prepare",
     Frozen: "frozen",
@@ -60,12 +81,12 @@ _NAMES: dict[type, str] = {
 _decoder = msgspec.json.Decoder(_Line)
 
 
-def encode(message: SiblingMessage | GoesBy | Uses) -> bytes:
+def encode(message: SiblingMessage | OfShells) -> bytes:
     """Returns the line of a message."""
     return msgspec.json.encode({_NAMES[type(message)]: message}) + b"\n"
 
 
-def decode(line: bytes) -> SiblingMessage | GoesBy | Uses | None:
+def decode(line: bytes) -> SiblingMessage | OfShells | None:
     """Returns the message of a line; None for one of a kind that is not known here. Raises
     MalformedMessage."""
     try:
@@ -73,4 +94,4 @@ def decode(line: bytes) -> SiblingMessage | GoesBy | Uses | None:
     except UNREADABLE as error:
         raise MalformedMessage(str(error)) from None
     of_view = told.load or told.prepare or told.frozen or told.installed or told.give
-    return of_view or told.configuration or told.uses
+    return of_view or told.configuration or told.uses or told.operated

@@ -30,12 +30,13 @@ from spillover.live.overflow.metrics import LINE, RAISED
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.protocol import AT_SIBLING, SIBLINGS
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX, ReportStream
-from spillover.live.overflow.sibling_wire import GoesBy, Uses
+from spillover.live.overflow.sibling_wire import GoesBy, OfShells, Operated, Uses
 from spillover.live.overflow.wire import Caller, MalformedMessage
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.errors import InputError, NotDelivered, OutcomeUnknown, PeerError
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster
+from spillover.policy.overflow.choosers import POLICY_NAMES
 
 AGAIN_S = 0.1
 """A stream that has ended is opened again after so long."""
@@ -111,6 +112,7 @@ class Site:
         self._others: dict[int, _Other] = {}
         """The siblings by their numbers, those too that the configuration has no more."""
         self._quotas: Quotas | None = None
+        self._operated: Operated | None = None
         self.passed_on = self.looked_up = 0
         """Clients' requests, and questions for them, that wait for other nodes; whoever takes them
         counts."""
@@ -145,6 +147,25 @@ class Site:
         says."""
         self._quotas = quotas
 
+    def operate(self, policy: str, shadow: str | None, *, drains: bool) -> None:
+        """Have processes that are started again do as operators have told this one, and this one
+        as they tell others later."""
+        before_ms = 0 if self._operated is None else self._operated.at_ms
+        at_ms = max(time.time_ns() // 1_000_000, before_ms + 1)
+        self._operated = Operated(at_ms, drains, policy, shadow)
+
+    def _hear_operated(self, told: Operated) -> None:
+        """Do what operators have told a sibling later than this node."""
+        own = self._operated
+        if not self._urls_fixed or (own is not None and own.at_ms >= told.at_ms):
+            return
+        self._operated = told
+        told_before = None if own is None else (own.policy, own.shadow)
+        if (told.policy, told.shadow) != told_before and _is_known(told):
+            self._feed(ev.PolicySet(told.policy, told.shadow))
+        if told.drains != (own is not None and own.drains):
+            self._feed(ev.Drain() if told.drains else ev.Resume())
+
     def say_uses(self, news: Mapping[str, Use]) -> bool:
         """Tell all siblings how much these tenants use here; returns whether all have been told. A
         stream that has no room for that goes on: these lines are many, and may come later."""
@@ -153,7 +174,7 @@ class Site:
         told = [stream.put(line) for stream in streams if not stream.ended]
         return all(told)
 
-    def _say(self, others: Iterable[_Other], message: SiblingMessage | GoesBy) -> None:
+    def _say(self, others: Iterable[_Other], message: SiblingMessage | OfShells) -> None:
         """A stream that a line is lost on ends: it may have given servers, which are counted anew
         then."""
         line = sibling_wire.encode(message)
@@ -190,6 +211,8 @@ class Site:
     def greet(self, stream: ReportStream) -> None:
         """Say on a new stream what does not come again by itself."""
         stream.put(sibling_wire.encode(GoesBy(self._configured.told)))
+        if self._operated is not None:
+            stream.put(sibling_wire.encode(self._operated))
         if self._quotas is not None:
             self._quotas.tell_all()
 
@@ -303,6 +326,8 @@ class Site:
         elif isinstance(message, Uses):
             if self._quotas is not None:
                 self._quotas.hear(number, message.tenants, time.monotonic())
+        elif isinstance(message, Operated):
+            self._hear_operated(message)
         elif message is not None:
             self._feed(ev.SiblingHeard(number, message))
         # Again and again, since whoever asks for it does so once a while.
@@ -412,6 +437,11 @@ class _Other:
         """When it first refused this node, which is of a later configuration."""
         self.goes_by = ""
         """The stamp of the configuration that it goes by, as it has said."""
+
+
+def _is_known(told: Operated) -> bool:
+    """Returns whether this version has the policies, which another one of the sibling's may not."""
+    return {told.policy, told.shadow} <= {*POLICY_NAMES, None}
 
 
 def sibling_name(cluster: ClusterId, node: int) -> str:
