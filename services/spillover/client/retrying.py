@@ -167,7 +167,8 @@ class RequestAttempts:
             self._error = error
         self._asked[url] = error
         if not self._nodes.are_all_asked(self._cluster, self._asked):
-            self._check_time(now_s)
+            if now_s >= self._until_s:
+                raise self._error
             return
         self._asked.clear()
         self._earliest_s = now_s + retry_after_s + self._jittered_s(LONGEST_HOME_WAIT_S)
