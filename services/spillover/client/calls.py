@@ -397,7 +397,7 @@ class ClientCalls:
     ) -> None:
         """Cancel it again and again until it has ended: a cancel may come to the node before the
         request does, and another cluster may take its time. One cancel may fail, such as on a
-        connection that breaks; a node that fails twice is left alone."""
+        connection that breaks; the second goes to another node of the cluster, if one is known."""
         pause_s, may_fail = FIRST_PARTING_WAIT_S, True
         try:
             with suppress(PeerError, TimeoutError):
@@ -410,6 +410,8 @@ class ClientCalls:
                             if not may_fail:
                                 raise
                             may_fail = False
+                            cluster = self.nodes.cluster_of(node)
+                            node = self.nodes.choose_of(cluster, time.monotonic(), {node}) or node
                         await asyncio.wait([answered], timeout=pause_s)
                         pause_s *= 2.0
         finally:
