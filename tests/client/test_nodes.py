@@ -93,6 +93,22 @@ def test_who_knows_more_says_what_is_there_and_which_to_use():
         nodes.replace([])
 
 
+def test_nodes_are_asked_whose_they_are_until_they_have_said_it():
+    """One that failed is left alone for a while, and what is not listed is not kept."""
+    nodes = nodes_of(A, B, C)
+    assert nodes.to_be_asked_whose(0.0) == [A, B, C]
+    nodes.of_cluster(A, b"x")
+    nodes.of_cluster(B, b"")
+    nodes.failed(C, 0.0, at_least_s=9.0)
+    assert nodes.to_be_asked_whose(8.9) == []
+    assert nodes.to_be_asked_whose(9.0) == [C]
+    nodes.of_cluster("http://d", b"x")
+    assert [nodes.cluster_of(url) for url in (A, B, C, "http://d")] == [b"x", b"", b"", b""]
+    nodes.replace([B, C])
+    nodes.replace([A, B, C])
+    assert nodes.cluster_of(A) == b""
+
+
 def test_what_is_no_longer_listed_is_not_remembered():
     nodes = nodes_of(A, B)
     nodes.failed(A, 0.0, at_least_s=100.0)

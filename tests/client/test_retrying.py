@@ -21,7 +21,7 @@ from spillover.model.errors import (
     Unreachable,
 )
 
-A, B = "http://a", "http://b"
+A, B, C = "http://a", "http://b", "http://c"
 
 
 class Bed:
@@ -153,6 +153,56 @@ def test_a_node_that_does_not_come_back_leaves_the_outcome_unknown():
     assert not error.value.surely_did_not_run
     assert bed.retries.comeback_s - 1.0 <= bed.now_s < bed.retries.comeback_s
     assert set(bed.asked) == {A}
+
+
+WAITS = "waits"
+
+
+@pytest.mark.parametrize(
+    ("clusters", "errors", "asked"),
+    [
+        ({}, [unknown, unreached], [A, WAITS, A, WAITS, A]),
+        ({A: b"x"}, [unknown, unreached], [A, WAITS, A, WAITS, A]),
+        ({A: b"x", B: b"y", C: b""}, [unknown, unreached], [A, WAITS, A, WAITS, A]),
+        ({A: b"", B: b"", C: b""}, [unknown, unreached], [A, WAITS, A, WAITS, A]),
+        ({B: b"x", C: b"x"}, [unknown, unreached], [A, WAITS, A, WAITS, A]),
+        ({A: b"x", B: b"x", C: b"y"}, [unknown], [A, B]),
+        ({A: b"x", B: b"y", C: b"x"}, [unknown], [A, C]),
+        ({A: b"x", B: b"x", C: b"x"}, [unknown, unknown, unreached], [A, B, C, WAITS, B]),
+        ({A: b"x", B: b"x", C: b"x"}, [unknown, full, full], [A, B, C, WAITS, B]),
+        ({A: b"x", B: b"y", C: b"y"}, [unreached, unknown, unreached], [A, B, C, WAITS, B]),
+    ],
+)
+def test_what_may_have_run_goes_on_at_once_at_another_node_of_its_cluster(clusters, errors, asked):
+    """After that to all of them again, and never to a node of which that is not known."""
+    bed = Bed(A, B, C)
+    for url, cluster in clusters.items():
+        bed.nodes.of_cluster(url, cluster)
+    came = [A]
+    for error in errors:
+        before_s = bed.now_s
+        went_to = bed.fail(error())
+        came += [went_to] if bed.now_s == before_s else [WAITS, went_to]
+    assert came == asked
+
+
+def test_a_cluster_of_which_no_node_answers_leaves_the_outcome_unknown():
+    bed = Bed(A, B, C)
+    for url in (A, B):
+        bed.nodes.of_cluster(url, b"x")
+    bed.fail(unknown())
+    with pytest.raises(OutcomeUnknown):
+        bed._fail_on(unreached(), [])
+    assert bed.now_s < bed.retries.comeback_s
+    assert set(bed.asked) == {A, B}
+
+
+def test_what_is_to_run_at_most_once_goes_to_no_other_node_of_the_cluster():
+    bed = Bed(repeatable=False)
+    for url in (A, B):
+        bed.nodes.of_cluster(url, b"x")
+    with pytest.raises(OutcomeUnknown):
+        bed.fail(unknown())
 
 
 def test_what_is_to_run_at_most_once_is_not_sent_again_once_it_may_have_run():

@@ -74,6 +74,7 @@ def test_a_name_is_found_at_both_nodes(site, backend, until):
         )
         assert (status, again) == (200, first)
         assert headers["spillover-replayed"] == "true"
+        assert headers["spillover-cluster"] == "a"
         assert [call(f"{url}/requests/{name}")[2]["state"] for url in nodes] == ["done"] * 2
         assert [call(f"{url}/explain/{name}")[0] for url in nodes] == [200] * 2
         status, _, other = call(

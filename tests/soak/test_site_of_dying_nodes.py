@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from spillover.client import Retries
 from support.site_of_nodes import (
     SERVERS,
     SERVICE_S,
@@ -101,9 +100,8 @@ def test_one_of_two_nodes_is_killed_again_and_again(
         until(lambda: bed.nodes().get(name, pid) != pid, what="a new process")
         until(lambda: shares_are_whole(urls), what="both nodes again")
 
-    # A client with a key waits for the node that may have its request, which is started anew.
-    nodes, retries = [urls[name] for name in NAMES], Retries(comeback_s=10.0 * slack())
-    with ThreadPoolExecutor(2) as pool, load(nodes, until, retries=retries) as more:
+    nodes = [urls[name] for name in NAMES]
+    with ThreadPoolExecutor(2) as pool, load(nodes, until) as more:
         asked = [pool.submit(one.ask_until, stop) for one in unkeyed.values()]
         try:
             while len(took_s) < KILLS and time.monotonic() < end_s:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 from spillover.client import wire
 from spillover.client.call import Call, Header, Stats, may_go_on
+from spillover.client.clusters import ClusterLearner
 from spillover.client.nodes import Nodes
 from spillover.client.retrying import RequestAttempts, Retries, RetryBudget
 from spillover.client.slots import Slots
@@ -75,6 +76,7 @@ class ClientCalls:
         self._rng = Random()
         self._clients: dict[str, HttpClient] = {}
         self._blocking: dict[str, BlockingClient] = {}
+        self._clusters = ClusterLearner(nodes, self._client)
         self._slots: Slots | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process: int | None = None
@@ -117,6 +119,7 @@ class ClientCalls:
             came_to = self._send_here(url, call)
             try:
                 if isinstance(came_to, Response):
+                    self._clusters.note(url, came_to)
                     result = read(url, came_to)
                     self._answered += 1
                     return result
@@ -150,18 +153,20 @@ class ClientCalls:
     async def look(
         self, node: str, method: str, path: str, read: Read[T], *, wait_s: float = 0.0
     ) -> T:
-        """Ask a node about a request, which may be done any number of times. Raises the errors of
-        `read`, and OutcomeUnknown where the node gives no answer for `comeback_s`."""
+        """Ask a node about a request, which may be done any number of times, or another one that is
+        known to be of its cluster. Raises the errors of `read`, and OutcomeUnknown where none gives
+        an answer for `comeback_s`."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop or self._closed:
             self._begin(loop)
         tries, until_s = 0, math.inf
+        at, asked = node, set[str]()
         while True:
             answer: Response | None = None
             retry_after_s = 0.0
             try:
-                answer = await self._ask(node, method, path, wait_s)
-                return read(node, answer)
+                answer = await self._ask(at, method, path, wait_s)
+                return read(at, answer)
             except (NotDelivered, OutcomeUnknown) as error:
                 if answer is not None and answer.status < 500 and answer.status not in (408, 429):
                     raise
@@ -170,6 +175,15 @@ class ClientCalls:
                 if isinstance(error, Refused):
                     retry_after_s = error.retry_after_s or 0.0
                 why = str(error)
+            asked.add(at)
+            await self._clusters.find_others(node)
+            cluster = self.nodes.cluster_of(node)
+            other = self.nodes.choose_of(cluster, time.monotonic(), asked)
+            if other is not None:
+                at = other
+                continue
+            asked.clear()
+            at = node
             pause_s = retry_after_s + backoff_s(tries, 0.1, 2.0, self._rng.random())
             if tries == 0:
                 until_s = time.monotonic() + self._retries.comeback_s
@@ -271,6 +285,7 @@ class ClientCalls:
                 came_to = await self._send(url, call)
             try:
                 if isinstance(came_to, Response):
+                    self._clusters.note(url, came_to)
                     result = read(url, came_to)
                     self.nodes.succeeded(url)
                     self._answered += 1
@@ -279,6 +294,10 @@ class ClientCalls:
             except PeerError as said:
                 error = said
             attempts = attempts or self._attempts(call)
+            home = attempts.home or (url if isinstance(error, OutcomeUnknown) else None)
+            if home is not None and call.repeatable:
+                await self._clusters.find_others(home)
+                self._check_open(call)
             answered = isinstance(came_to, Response)
             attempts.failed(url, error, time.monotonic(), answered=answered)
             call.may_have_run = attempts.home is not None
@@ -350,9 +369,12 @@ class ClientCalls:
         the request."""
         while not isinstance(step := attempts.choose(time.monotonic()), str):
             await asyncio.sleep(step)
-            if self._closed:
-                raise wire.named(Cancelled("the client was closed"), call.url, call.name)
+            self._check_open(call)
         return step
+
+    def _check_open(self, call: Call) -> None:
+        if self._closed:
+            raise wire.named(Cancelled("the client was closed"), call.url, call.name)
 
     def _abandon(self, call: Call) -> None:
         """Let go of a request that nobody waits for any more. It goes on under a name of its
@@ -375,7 +397,7 @@ class ClientCalls:
     ) -> None:
         """Cancel it again and again until it has ended: a cancel may come to the node before the
         request does, and another cluster may take its time. One cancel may fail, such as on a
-        connection that breaks; a node that fails twice is left alone."""
+        connection that breaks; the second goes to another node of the cluster, if one is known."""
         pause_s, may_fail = FIRST_PARTING_WAIT_S, True
         try:
             with suppress(PeerError, TimeoutError):
@@ -388,6 +410,8 @@ class ClientCalls:
                             if not may_fail:
                                 raise
                             may_fail = False
+                            cluster = self.nodes.cluster_of(node)
+                            node = self.nodes.choose_of(cluster, time.monotonic(), {node}) or node
                         await asyncio.wait([answered], timeout=pause_s)
                         pause_s *= 2.0
         finally:
@@ -405,9 +429,11 @@ class ClientCalls:
         assert self._slots is not None  # noqa: S101 - it is in the loop
         async with self._slots:
             try:
-                return await self._client(node).request(method, path, timeout_s=wait_s + ASK_S)
+                answer = await self._client(node).request(method, path, timeout_s=wait_s + ASK_S)
             except (NotDelivered, OutcomeUnknown) as error:
                 raise wire.without_answer(node, None, error) from None
+        self._clusters.note(node, answer)
+        return answer
 
     def _without_answer(self, url: str, call: Call, came_to: BaseException) -> PeerError:
         if not isinstance(came_to, (NotDelivered, OutcomeUnknown)):

@@ -1,6 +1,7 @@
 """The choice among several nodes: the current one is asked, then the rest in order, and for a while
-none that failed. There is no I/O here: time and draws are arguments. A session that follows
-membership changes the list by `replace` and `use`.
+none that failed. They say themselves which of them are of one cluster, where names are known to
+all. There is no I/O here: time and draws are arguments. A session that follows membership changes
+the list by `replace` and `use`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Nodes:
     def __init__(self, urls: Sequence[str], rng: Random) -> None:
         self._rng = rng
         self._pauses: dict[str, _Pause] = {}
+        self._clusters: dict[str, bytes] = {}
+        """What each has said of itself; empty of one that is no node of several."""
         self.replace(urls)
 
     @property
@@ -54,6 +57,8 @@ class Nodes:
         self._urls = tuple(dict.fromkeys(urls))
         for url in self._pauses.keys() - set(self._urls):
             del self._pauses[url]
+        for url in self._clusters.keys() - set(self._urls):
+            self._clusters.pop(url, None)
         self._current = getattr(self, "_current", "")
         if self._current not in self._urls:
             self._current = self._urls[0]
@@ -83,6 +88,29 @@ class Nodes:
             resting.append((pause.until_s, url))
         return min(resting)[1] if resting else None
 
+    def of_cluster(self, url: str, cluster: bytes) -> None:
+        """Note of which cluster of several nodes this one is; of none by an empty name."""
+        if self._clusters.get(url) != cluster and url in self._urls:
+            self._clusters[url] = cluster
+
+    def cluster_of(self, url: str) -> bytes:
+        """Returns its cluster; nothing as long as that is not known, and of one that is none of
+        several nodes."""
+        return self._clusters.get(url, b"")
+
+    def choose_of(self, cluster: bytes, now_s: float, asked: Collection[str]) -> str | None:
+        """Returns the node of this cluster to ask now, as `choose` does."""
+        return self.choose(now_s, {*self._urls, *asked} - self._left(cluster, asked))
+
+    def are_all_asked(self, cluster: bytes, asked: Collection[str]) -> bool:
+        """Returns whether `choose_of` has none."""
+        return not self._left(cluster, asked)
+
+    def to_be_asked_whose(self, now_s: float) -> list[str]:
+        """Returns those whose cluster is not known, but for those that failed lately."""
+        unknown = [url for url in self._urls if url not in self._clusters]
+        return [url for url in unknown if self._is_over(url, now_s)]
+
     def succeeded(self, url: str) -> None:
         """Note that the node answered as it should."""
         if self._pauses:
@@ -99,6 +127,15 @@ class Nodes:
         failures = 0 if pause is None else pause.failures + 1
         rest_s = backoff_s(failures, FIRST_PAUSE_S, LONGEST_PAUSE_S, self._rng.random())
         self._pauses[url] = _Pause(failures, now_s + max(rest_s, at_least_s))
+
+    def _left(self, cluster: bytes, asked: Collection[str]) -> set[str]:
+        if not cluster:
+            return set()
+        return {url for url in self._urls if self.cluster_of(url) == cluster}.difference(asked)
+
+    def _is_over(self, url: str, now_s: float) -> bool:
+        pause = self._pauses.get(url)
+        return pause is None or now_s >= pause.until_s
 
     def _in_turn(self) -> list[str]:
         at = self._urls.index(self._current)

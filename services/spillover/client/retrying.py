@@ -4,8 +4,9 @@ requests.
 
 * What surely did not run goes to the next node at once. When all have been asked a round is over,
   and the next one begins after a wait: what they asked for by Retry-After, or longer each time.
-* What may have run goes to the same node alone, whose memory of names knows it; another one would
-  run it a second time. If it does not come back within `comeback_s` the outcome is unknown.
+* What may have run goes on at once at another node that is known to be of the same cluster, since
+  names belong to that; with none it goes to the same node alone, as any other one would run it a
+  second time. If none of them answers within `comeback_s` the outcome is unknown.
 * Anything else is an answer.
 """
 
@@ -48,8 +49,8 @@ class Retries:
     rounds: int = 5
     """How often all nodes are asked at most. With 1 the client waits for nothing."""
     comeback_s: float = 10.0
-    """The seconds for which a node that may have run a request may be gone before the outcome is
-    unknown."""
+    """The seconds for which the cluster that may have run a request may be gone before the outcome
+    is unknown."""
 
     def __post_init__(self) -> None:
         """Raise InputError for values that make no sense."""
@@ -104,7 +105,8 @@ class RequestAttempts:
         self._until_s = until_s
         self._repeatable = repeatable
         self._asked: dict[str, PeerError] = {}
-        """The nodes asked in this round, and their errors; none after an unknown outcome."""
+        """The nodes asked in this round, and their errors; after an unknown outcome those of its
+        cluster."""
         self._waits = 0
         self._rounds = 0
         self._error: PeerError = Unreachable("")
@@ -113,6 +115,8 @@ class RequestAttempts:
         self._comeback_until_s = math.inf
         self.home: str | None = None
         """The node that may have run the request, or may yet."""
+        self._cluster = b""
+        """The cluster of that one; empty if it is not known."""
 
     def failed(self, url: str, error: PeerError, now_s: float, *, answered: bool) -> None:
         """Note that an attempt at that node has failed, by an answer or without one. Raises the
@@ -129,8 +133,10 @@ class RequestAttempts:
                 raise error
             if self.home is None:
                 self.home, self._comeback_until_s = url, now_s + self._retries.comeback_s
+                self._asked.clear()
         if self.home is not None:
-            self._failed_at_home(error, now_s, retry_after_s)
+            self._cluster = self._cluster or self._nodes.cluster_of(self.home)
+            self._failed_at_home(url, error, now_s, retry_after_s)
             return
         self._asked[url] = self._error = error
         if self._asked.keys() >= set(self._nodes.urls):
@@ -147,16 +153,24 @@ class RequestAttempts:
             return wait_s
         self._costs_token = False
         if self.home is not None:
-            return self.home
+            return self._nodes.choose_of(self._cluster, now_s, self._asked) or self.home
         node = self._nodes.choose(now_s, self._asked)
         if node is None:  # the list has changed meanwhile
             self._asked.clear()
             node = self._nodes.choose(now_s)
         return node or self._nodes.current
 
-    def _failed_at_home(self, error: PeerError, now_s: float, retry_after_s: float) -> None:
+    def _failed_at_home(
+        self, url: str, error: PeerError, now_s: float, retry_after_s: float
+    ) -> None:
         if isinstance(error, OutcomeUnknown):
             self._error = error
+        self._asked[url] = error
+        if not self._nodes.are_all_asked(self._cluster, self._asked):
+            if now_s >= self._until_s:
+                raise self._error
+            return
+        self._asked.clear()
         self._earliest_s = now_s + retry_after_s + self._jittered_s(LONGEST_HOME_WAIT_S)
         self._check_time(self._earliest_s)
 

@@ -31,7 +31,10 @@ from spillover.model.errors import (
 from spillover.model.request import NAME_LENGTH_MAX, TYPE_LENGTH_MAX, is_name
 
 PATH = "/requests"
+HEALTH_PATH = "/healthz"
 JSON_HEADER = (b"content-type", b"application/json")
+CLUSTER = b"spillover-cluster"
+"""The header by which a node of several says which cluster it is of."""
 ASYNCHRONOUS = (b"prefer", b"respond-async")
 
 DEADLINE_S_MAX = 7 * 24 * 3600.0

@@ -195,6 +195,8 @@ class HotPaths:
         or later. Of no page."""
         received_s = exchange.begun_s or self._clock()
         try:
+            if self._site is not None:
+                self._site.tell_cluster(exchange)
             tenant = "" if self._doors is None else self._doors.submitter(exchange).tenant
             if self._site is not None and self._is_for_later(exchange, body, self._site, tenant):
                 task = asyncio.create_task(self._serve_later(exchange, body))
@@ -239,6 +241,8 @@ class HotPaths:
         try:
             if site.is_of_sibling(exchange):
                 scope["path"] = exchange.path
+            else:
+                site.tell_cluster(exchange)
         except Problem as problem:
             self._refuse(exchange, problem)
             return False

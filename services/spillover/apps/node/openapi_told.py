@@ -56,11 +56,17 @@ REPLAYED = {
 APPLIED = {
     "Preference-Applied": {"description": "Which part of `Prefer` was followed.", **_TEXT},
 }
+CLUSTER = {
+    "Spillover-Cluster": {
+        "description": "The cluster whose node this is, where that has several.",
+        **_TEXT,
+    }
+}
 LOCATION = {"Location": {"description": "Where to ask for the result.", **_TEXT}}
 
 HEADERS_OF_REQUESTS = {
-    "200": {**REQUEST_ID, **REPLAYED, **APPLIED},
-    "202": {**REQUEST_ID, **REPLAYED, **APPLIED, **LOCATION},
+    "200": {**REQUEST_ID, **REPLAYED, **APPLIED, **CLUSTER},
+    "202": {**REQUEST_ID, **REPLAYED, **APPLIED, **LOCATION, **CLUSTER},
 }
 
 RETRIED = ("429", "502", "503", "504")

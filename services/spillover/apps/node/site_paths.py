@@ -22,8 +22,9 @@ from spillover.apps.node.pages import REQUESTS
 from spillover.apps.node.peer_paths import check_sibling
 from spillover.live.http1.outgoing import Response
 from spillover.live.http1.written import head_lines
+from spillover.live.overflow.agreement import CLUSTER_HEADER
 from spillover.live.overflow.identity import HELLO
-from spillover.live.overflow.protocol import AT_SIBLING
+from spillover.live.overflow.protocol import AT_SIBLING, PEER_PREFIX
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.site import Site
 from spillover.model.errors import NotDelivered, PeerError
@@ -57,6 +58,7 @@ LOOKUP_S = 900.0
 _OF_CONNECTION = frozenset({
     *(b"connection", b"content-length", b"expect", b"host", b"keep-alive", b"te", b"trailer"),
     *(b"transfer-encoding", b"upgrade", b"date", b"server", ASKED_AS, ELSEWHERE, HELLO),
+    CLUSTER_HEADER,
     # What a browser tells of its page: the node that it has asked has let it in, and siblings let
     # pages ask nothing of what nodes ask each other.
     *(b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest", b"sec-fetch-user"),
@@ -70,6 +72,7 @@ class SitePaths:
     def __init__(self, shell: NodeShell, site: Site) -> None:
         self._shell = shell
         self._site = site
+        self._cluster_line = head_lines([(CLUSTER_HEADER, shell.cluster.id.encode())])
 
     def is_of_sibling(self, exchange: Exchange) -> bool:
         """Returns whether another node passes this on, and makes the exchange what its client has
@@ -85,6 +88,12 @@ class SitePaths:
         asked_as = dict(exchange.headers).get(ASKED_AS, KNOWN)
         exchange.asked_as = asked_as if asked_as in (OWNER, LOOKED_AT) else KNOWN
         return True
+
+    def tell_cluster(self, exchange: Exchange) -> None:
+        """Have the answer to a client say whose node this is: names belong to the cluster, so that
+        a client may go on at another node of it."""
+        if not exchange.path.startswith(PEER_PREFIX):
+            exchange.header_lines += self._cluster_line
 
     # --- requests that come -------------------------------------------------------------------
 

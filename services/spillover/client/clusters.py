@@ -1,0 +1,53 @@
+"""What a client learns of which nodes are of one cluster: each answer of a node of several says it,
+and after a broken connection those are asked that have not answered yet. What follows from it is
+in `retrying`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from spillover.client import wire
+from spillover.client.nodes import Nodes
+from spillover.live.http1.client import HttpClient
+from spillover.live.http1.outgoing import Response
+from spillover.model.errors import PeerError
+
+ASK_WHOSE_S = 2.0
+"""Who may have lost a request waits at most so long to be told of another node to go on at."""
+
+
+class ClusterLearner:
+    """This keeps `nodes` told of the cluster of each. `client_of` gives the client of a url."""
+
+    def __init__(self, nodes: Nodes, client_of: Callable[[str], HttpClient]) -> None:
+        self._nodes = nodes
+        self._client_of = client_of
+        self._asking = asyncio.Lock()
+
+    def note(self, url: str, answer: Response) -> None:
+        """Note what an answer says. What stands before a node may answer in its place, but not with
+        a 200."""
+        cluster = answer.headers.get(wire.CLUSTER)
+        if cluster is not None or answer.status == 200:
+            self._nodes.of_cluster(url, cluster or b"")
+
+    async def find_others(self, node: str) -> None:
+        """Have the nodes that are not known yet say whether they are of this one's cluster, if that
+        is known to have several. Many requests that break together ask once."""
+        if not self._nodes.cluster_of(node):
+            return
+        async with self._asking:
+            unknown = self._nodes.to_be_asked_whose(time.monotonic())
+            await asyncio.gather(*(self._ask(url) for url in unknown))
+
+    async def _ask(self, url: str) -> None:
+        try:
+            answer = await self._client_of(url).request(
+                "GET", wire.HEALTH_PATH, timeout_s=ASK_WHOSE_S
+            )
+        except PeerError:
+            self._nodes.failed(url, time.monotonic())
+            return
+        self.note(url, answer)
