@@ -468,6 +468,8 @@ class NodeMachine(NodeFacts):
         servers, ref, outcome, again = self.servers, event.ref, event.outcome, False
         visit = self._visit_of(ref) if servers.stuck else self.register.visits[ref]
         if outcome is DONE:
+            if event.said_no and self._learned is not None:
+                servers.not_done(ref, failed=False)
             servers.vacate(ref)
             servers.refusals = 0
         else:
