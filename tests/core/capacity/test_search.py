@@ -95,6 +95,18 @@ def test_a_service_that_fails_at_random_is_found_all_the_same(seed: int) -> None
     assert 24 / 1.5 <= search.base <= 24 * 1.5
 
 
+def test_a_number_at_which_nothing_comes_to_a_good_end_is_given_up() -> None:
+    """As where all are late there: it is known to be worse after one measurement."""
+    search = CapacitySearch(1, 64, 8)
+    asked, limits = Asked(search, Random(1)), list[int]()
+    while asked.now_s < 60.0:
+        fails = 1.0 if search.limit > 8 else 0.0
+        limits += asked.run(flat(8), 0.01, fails=fails)
+    assert search.base in {7, 8}
+    assert search.is_found
+    assert sum(limit > 8 for limit in limits) < 0.2 * len(limits)
+
+
 def test_without_demand_nothing_moves() -> None:
     search, now_s = CapacitySearch(1, 64, 8), 0.0
     for _ in range(1_000):

@@ -48,6 +48,9 @@ can do: larger ones are tried at once, and others after 2 measurements of it, 4,
 SLOW = 2.0
 """A measurement ends after so many times as long as the base would take, with what it has."""
 
+NONE_DONE = 0.5
+"""No good end counts as so much of one: a rate of none has no logarithm."""
+
 IDLE = 6.0
 """Another number that is not used as often as it may be is given up after so many times that."""
 
@@ -122,9 +125,11 @@ class CapacitySearch:
         cohorts = max(-(-DONE_MIN // self.limit), 2 if self.is_found else 1)
         need = cohorts * self.limit
         usual_s = need / capacity.rate_of(known) if known[1] else math.inf
-        is_slow = window.full_s > SLOW * usual_s and window.done > 0
+        # Of another number it is enough to know that nothing comes to a good end there.
+        is_tried = self._step is not None
+        is_slow = window.full_s > SLOW * usual_s and (window.done > 0 or is_tried)
         if (window.done >= need or is_slow) and window.full_s > 0.0:
-            new = capacity.measured(window.done, window.full_s, spread2)
+            new = capacity.measured(max(window.done, NONE_DONE), window.full_s, spread2)
             if self._step is None:
                 self._look_behind(waiting)
                 return self._base_measured(new, now_s)
