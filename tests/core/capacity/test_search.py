@@ -161,3 +161,19 @@ def test_when_clients_begin_to_bring_more_others_are_tried_at_once(seed: int) ->
     asked.run(peak(4), 60.0, waiting=0)
     asked.run(peak(32), 5.0, waiting=1_000)
     assert search.base >= 16
+
+
+def stopped(search: CapacitySearch, ends: int) -> None:
+    """So many services in a row are stopped, while as many run as may."""
+    for number in range(ends):
+        search.is_full(0.1 * number)
+        now_s = 0.1 * (number + 1)
+        search.ended(64, 100, 1.0, now_s, is_good=False, is_stopped=True)
+
+
+def test_a_base_at_which_deadlines_end_all_is_halved() -> None:
+    search = CapacitySearch(2, 64, 8)
+    stopped(search, 8 + 2 * 16)
+    assert (search.base, search.limit) == (4, 4)
+    stopped(search, 1_000)
+    assert search.base == 2, "the least"
