@@ -44,7 +44,7 @@ def other_number(number: int, octaves: float, least: int, most: int) -> int:
     return min(max(other, least), most)
 
 
-def measured(done: int, time_s: float, spread2: float) -> Estimate:
+def measured(done: float, time_s: float, spread2: float) -> Estimate:
     """Returns the estimate by `done` good ends in a time, of services with this squared coefficient
     of variation."""
     return math.log(done / time_s), done / max(spread2, SPREAD2_MIN)

@@ -95,6 +95,18 @@ def test_a_service_that_fails_at_random_is_found_all_the_same(seed: int) -> None
     assert 24 / 1.5 <= search.base <= 24 * 1.5
 
 
+def test_a_number_at_which_nothing_comes_to_a_good_end_is_given_up() -> None:
+    """As where all are late there: it is known to be worse after one measurement."""
+    search = CapacitySearch(1, 64, 8)
+    asked, limits = Asked(search, Random(1)), list[int]()
+    while asked.now_s < 60.0:
+        fails = 1.0 if search.limit > 8 else 0.0
+        limits += asked.run(flat(8), 0.01, fails=fails)
+    assert search.base in {7, 8}
+    assert search.is_found
+    assert sum(limit > 8 for limit in limits) < 0.2 * len(limits)
+
+
 def test_without_demand_nothing_moves() -> None:
     search, now_s = CapacitySearch(1, 64, 8), 0.0
     for _ in range(1_000):
@@ -149,3 +161,19 @@ def test_when_clients_begin_to_bring_more_others_are_tried_at_once(seed: int) ->
     asked.run(peak(4), 60.0, waiting=0)
     asked.run(peak(32), 5.0, waiting=1_000)
     assert search.base >= 16
+
+
+def stopped(search: CapacitySearch, ends: int) -> None:
+    """So many services in a row are stopped, while as many run as may."""
+    for number in range(ends):
+        search.is_full(0.1 * number)
+        now_s = 0.1 * (number + 1)
+        search.ended(64, 100, 1.0, now_s, is_good=False, is_stopped=True)
+
+
+def test_a_base_at_which_deadlines_end_all_is_halved() -> None:
+    search = CapacitySearch(2, 64, 8)
+    stopped(search, 8 + 2 * 16)
+    assert (search.base, search.limit) == (4, 4)
+    stopped(search, 1_000)
+    assert search.base == 2, "the least"

@@ -21,7 +21,7 @@ BUSY = b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 4\r\n\r\nbusy"
 # --- answers ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [200, 404, 499])
+@pytest.mark.parametrize("status", [200, 404, 429, 499])
 def test_an_answer_that_is_there_at_once_is_told_whole_and_then_its_end(run, status):
     async def main():
         said = OK.replace(b"200", b"%d" % status)
@@ -31,6 +31,7 @@ def test_an_answer_that_is_there_at_once_is_told_whole_and_then_its_end(run, sta
             event = await front.ask()
             assert front.told.answer == [("whole", 7, status, b"ok", ())]
             assert (event.ref, event.outcome, event.problem) == (7, DONE, None)
+            assert event.said_no == (status != 200)
             assert 0.0 <= event.service_s < 60.0
             assert (upstream.running, upstream.failures, upstream.attempt) == (0, 0.0, 0)
             assert front.workers.upstreams._usual_s < 60.0, "it was faster than was said"

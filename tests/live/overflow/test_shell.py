@@ -14,6 +14,7 @@ from spillover.core.driver import LATE_S_MIN
 from spillover.core.overflow import events as ev
 from spillover.live.overflow.foreign_requests import Asker
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.overflow.site import SiteProcess
 from spillover.model.errors import NotDelivered
 from spillover.model.load import LoadReport
 from spillover.model.request import DONE, Answer, Refusal, Request
@@ -22,6 +23,7 @@ from support.federation import topology_of
 from support.loop import turn, until
 
 URLS = {"a": "http://127.0.0.1:1", "b": "http://127.0.0.1:2", "c": "http://127.0.0.1:3"}
+PROCESSES = ("http://127.0.0.1:4", "http://127.0.0.1:5")
 LONG = {"service_ms": 60_000.0}
 REPORT = LoadReport(1, 1, 1.0, 1.0, 0, 1, accepting=True, hears=("a",))
 
@@ -281,6 +283,31 @@ def test_choices_can_be_repeated_and_no_purpose_shifts_another():
         assert shells[0][1] == shells[1][1]
         assert len({number for _, number in shells}) == len(shells) - 1
         for shell, _ in shells:
+            await shell.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("node", "weighs"), [(1, True), (SiteProcess(1, PROCESSES), False)])
+def test_processes_tell_neighbors_nothing_of_their_services(node, weighs):
+    """Each of them does not know what the others send there, as of several nodes."""
+
+    async def main():
+        fields = {"handler": "http:http://127.0.0.1:9/", "affinity": "json:user"}
+        topology = topology_of("b", "a", "c", clusters={"a": fields}).with_urls(URLS)
+        shell = NodeShell(topology, "a", node=node)
+        heard = []
+        shell.neighborhood.streams.open(shell.machine.neighbors.index["b"], heard.append)
+        report = next(
+            one
+            for one in shell.machine.handle(ev.ReportAsked(), shell.now_s)
+            if isinstance(one, ev.Publish)
+        )
+        shell.interpreters[ev.Publish](report)
+        try:
+            assert any(b'"places"' in line for line in heard) is weighs
+            assert (shell.machine.sites is not None) is weighs
+        finally:
             await shell.close()
 
     asyncio.run(main())

@@ -9,9 +9,10 @@ from struct import pack
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from spillover.core.affinity.places import Places
 from spillover.live.overflow import report_lines, wire
 from spillover.model.affinity import PLACES_MAX, PlaceLoad, RanAt
 from spillover.model.load import LoadNow, LoadReport
@@ -171,6 +172,25 @@ def test_places_are_told_in_sixteen_bytes_each_and_within_their_ranges(told, hea
     else:
         places = report_lines.decode_line(line).places
         assert heard in {..., places}
+
+
+WORKS = st.lists(st.tuples(st.floats(0.0, 1e9), st.booleans()), min_size=1, max_size=20)
+
+
+@given(WORKS, st.booleans())
+@example([(0.7, True), (0.1, True), (0.0, False), (0.0, False)], False)
+@example([(0.7, True), (0.1, True), (0.0, False), (0.0, False)], True)
+def test_what_places_tell_is_heard_whatever_sums_are_by_rounding(works, is_speed_known):
+    places = Places(1, 1_000)
+    if is_speed_known:
+        places.began(places.sent(0, 0.25, 0, 0.0), 0.25)
+    sent = [(places.sent(0, work, 0, 1.0), ends) for work, ends in works]
+    for one in [one for one, ends in sent if ends]:
+        places.failed(one, 1.0)
+    told = places.loads([(0, 1)], 1.0, 1.0)
+    assert min(told[0]) >= 0.0
+    report = LoadReport(1, 1, 1.0, 1.0, 0, 1, True, places=told)
+    assert len(report_lines.decode_line(report_lines.encode_report(report)[:-1]).places) == 1
 
 
 def test_an_answer_tells_where_it_ran():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -94,3 +95,17 @@ def test_neighbors_hear_what_is_believed_and_work_does_not_swing():
 def test_the_fast_engine_knows_no_servers_that_are_learned():
     with pytest.raises(InputError, match=r"clusters\[0\]\.servers: expected a number, got bounds"):
         run_fast(topology(ServerBounds()), arrivals(1, "a", (4,), 0.1), 1)
+
+
+@pytest.mark.parametrize(("bears", "seed"), [(2, 1), (4, 3)])
+def test_a_service_that_bears_less_than_is_begun_with_is_found_though_deadlines_end_most(
+    bears, seed
+):
+    """At eight at a time nearly all would take longer than they may, so that no rate is known."""
+    schedule = arrivals(seed, "a", (bears,), 0.8)
+    done = {}
+    for name, servers in (("learned", ServerBounds()), ("known", bears)):
+        told = replace(topology(servers), default_deadline_ms=400.0)
+        run = run_overflow(told, schedule, seed, bears=[(0.0, bears)])
+        done[name] = run.outcomes["done"]
+    assert done["learned"] >= 0.7 * done["known"], done

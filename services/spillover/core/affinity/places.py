@@ -190,9 +190,9 @@ class Places:
         request, about."""
         pending, waiting = self._pending[place], self._waiting[place]
         if self._time_s <= 0.0:
-            return pending
+            return max(0.0, pending)  # sums of what came and went may end below by rounding
         done = (now_s - self._since_s[place]) * self._per_s()
-        return pending - min(done, pending / waiting)
+        return max(0.0, pending - min(done, pending / waiting))
 
     def _per_s(self) -> float:
         """Returns the work a second; before anything is known, any will do."""

@@ -10,7 +10,9 @@ the rate at the base itself is another one than it was, all that is known is for
 search begins anew.
 
 What fails brings nothing to a good end and keeps its server for as long as a success
-(`FifoServers`), so that a service that fails at any number makes none look better.
+(`FifoServers`), so that a service that fails at any number makes none look better. Where deadlines
+end most of what runs before anything is measured, fewer at a time would be in time: the base is
+halved until most are.
 """
 
 from __future__ import annotations
@@ -47,6 +49,9 @@ can do: larger ones are tried at once, and others after 2 measurements of it, 4,
 
 SLOW = 2.0
 """A measurement ends after so many times as long as the base would take, with what it has."""
+
+NONE_DONE = 0.5
+"""No good end counts as so much of one: a rate of none has no logarithm."""
 
 IDLE = 6.0
 """Another number that is not used as often as it may be is given up after so many times that."""
@@ -111,27 +116,56 @@ class CapacitySearch:
         self._window.is_full(now_s)
 
     def ended(
-        self, running: int, waiting: int, spread2: float, now_s: float, *, is_good: bool
+        self,
+        running: int,
+        waiting: int,
+        spread2: float,
+        now_s: float,
+        *,
+        is_good: bool,
+        is_stopped: bool = False,
     ) -> bool:
-        """A service has ended; so many run or start now, and so many wait. `spread2` is the squared
-        coefficient of variation of services. Returns whether there is another limit."""
-        window = self._window
-        if not window.ended(is_good=is_good, stays_full=running >= self.limit, now_s=now_s):
+        """A service has ended, perhaps as its time was over or nobody wants it any more; so many
+        run or start now, and so many wait. `spread2` is the squared coefficient of variation of
+        services. Returns whether there is another limit."""
+        window, stays_full = self._window, running >= self.limit
+        if not window.ended(
+            is_good=is_good, is_stopped=is_stopped, stays_full=stays_full, now_s=now_s
+        ):
             return False
         known = self._known.get(self.base, UNKNOWN)
         cohorts = max(-(-DONE_MIN // self.limit), 2 if self.is_found else 1)
         need = cohorts * self.limit
         usual_s = need / capacity.rate_of(known) if known[1] else math.inf
-        is_slow = window.full_s > SLOW * usual_s and window.done > 0
+        # Of another number it is enough to know that nothing comes to a good end there.
+        is_tried = self._step is not None
+        is_slow = window.full_s > SLOW * usual_s and (window.done > 0 or is_tried)
         if (window.done >= need or is_slow) and window.full_s > 0.0:
-            new = capacity.measured(window.done, window.full_s, spread2)
+            new = capacity.measured(max(window.done, NONE_DONE), window.full_s, spread2)
             if self._step is None:
                 self._look_behind(waiting)
                 return self._base_measured(new, now_s)
             return self._other_measured(self._step, new, now_s)
-        if self._step is not None and now_s - window.began_s > IDLE * usual_s:
+        if is_tried and now_s - window.began_s > IDLE * usual_s:
+            if self._todo and window.stopped > window.done:
+                del self._todo[0]  # it is not used as often since what runs there is stopped
             return self._to_base(now_s)
+        if not is_tried and (not known[1] or not window.done):
+            return self._halve_late(now_s)
         return False
+
+    def _halve_late(self, now_s: float) -> bool:
+        """Halve the base if what runs is mostly stopped, so that it cannot be measured."""
+        window = self._window
+        is_late = window.done + window.stopped >= 2 * max(DONE_MIN, self.base)
+        if not is_late or window.done >= window.stopped or self.base == self.least:
+            return False
+        self.base = max(self.least, self.base // 2)
+        self.moves += 1
+        self._known.clear()
+        self._todo = steps(LARGEST, -1.0)
+        self._tries = 0
+        return self._to_base(now_s)
 
     def _look_behind(self, waiting: int) -> None:
         was_behind, self._is_behind = self._is_behind, waiting > BEHIND * self.base

@@ -8,7 +8,7 @@ from __future__ import annotations
 class Window:
     """One measurement after the other. Times are in seconds, and never go back."""
 
-    __slots__ = ("_full_since_s", "_settling", "began_s", "done", "full_s")
+    __slots__ = ("_full_since_s", "_settling", "began_s", "done", "full_s", "stopped")
 
     def __init__(self) -> None:
         self._full_since_s: float | None = None
@@ -20,6 +20,8 @@ class Window:
         """The time in which as many ran as may."""
         self.done = 0
         """The good ends in that time."""
+        self.stopped = 0
+        """The ends in that time for want of time, or of who wants the answer."""
 
     def begin(self, settling: int, now_s: float) -> None:
         """Measure anew, once so many services have ended."""
@@ -36,7 +38,9 @@ class Window:
         if self._full_since_s is None:
             self._full_since_s = now_s
 
-    def ended(self, *, is_good: bool, stays_full: bool, now_s: float) -> bool:
+    def ended(
+        self, *, is_good: bool, stays_full: bool, now_s: float, is_stopped: bool = False
+    ) -> bool:
         """A service has ended. Returns whether that counts: all has settled."""
         since_s, self._full_since_s = self._full_since_s, now_s if stays_full else None
         if self._settling:
@@ -46,7 +50,8 @@ class Window:
         if since_s is not None:
             self.full_s += max(0.0, now_s - since_s)
             self.done += is_good
+            self.stopped += is_stopped
         return True
 
     def _clear(self, now_s: float) -> None:
-        self.began_s, self.full_s, self.done = now_s, 0.0, 0
+        self.began_s, self.full_s, self.done, self.stopped = now_s, 0.0, 0, 0

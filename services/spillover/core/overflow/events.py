@@ -92,6 +92,9 @@ class ServiceEnded(Event):
     ran: RanAt | None = field(default=None, compare=False)
     """Where it ran among the places behind the handler, where there is affinity: for the answer of
     a neighbor's request."""
+    said_no: bool = False
+    """Whether the service said no in an answer that is passed on all the same, such as a 429: that
+    is no good end where the number of servers is learned."""
 
 
 @dataclass(slots=True)

@@ -16,13 +16,15 @@ class LearnedServers(FifoServers):
     """`total` is how many may run now; estimates, and what neighbors are told, go by `believed`,
     which is tried less often."""
 
-    __slots__ = ("_is_undone", "search")
+    __slots__ = ("_is_stopped", "_is_undone", "search")
 
     def __init__(self, bounds: ServerBounds, service_s: float, delivery_s: float) -> None:
         super().__init__(bounds.start, service_s, delivery_s)
         self.search = CapacitySearch(bounds.min, bounds.max, bounds.start)
         self._is_undone = False
         """Whether the work whose server is about to be free has come to nothing."""
+        self._is_stopped = False
+        """Whether that is so since its time was over, or nobody wanted it any more."""
 
     @property
     def believed(self) -> int:
@@ -64,13 +66,17 @@ class LearnedServers(FifoServers):
     def not_done(self, _: int, *, failed: bool) -> None:
         self._is_undone = True
 
+    def was_stopped(self) -> None:
+        """What comes to nothing next had been stopped."""
+        self._is_stopped = True
+
     def vacate(self, ref: int) -> None:
         super().vacate(ref)
-        self._ended(is_good=not self._is_undone)
-        self._is_undone = False
+        self._ended(is_good=not self._is_undone, is_stopped=self._is_stopped)
+        self._is_undone = self._is_stopped = False
 
     def cool(self, ref: int, until_s: float) -> None:
-        self._is_undone = False
+        self._is_undone = self._is_stopped = False
         super().cool(ref, until_s)
 
     def wake(self, now_s: float) -> bool:
@@ -80,12 +86,13 @@ class LearnedServers(FifoServers):
             self._ended(is_good=False)
         return rested
 
-    def _ended(self, *, is_good: bool) -> None:
+    def _ended(self, *, is_good: bool, is_stopped: bool = False) -> None:
         mean_s = self.service_s
         spread2 = self._service_variance_s2 / (mean_s * mean_s)
         # What waits starts at once.
         running = self.busy + (self.waiting > 0)
-        if self.search.ended(running, self.waiting, spread2, self.now_s, is_good=is_good):
+        told = running, self.waiting, spread2, self.now_s
+        if self.search.ended(*told, is_good=is_good, is_stopped=is_stopped):
             self.total = self.search.limit
             self.up = self.search.base
             self._busy_max = max(self.total, self.busy)

@@ -468,6 +468,8 @@ class NodeMachine(NodeFacts):
         servers, ref, outcome, again = self.servers, event.ref, event.outcome, False
         visit = self._visit_of(ref) if servers.stuck else self.register.visits[ref]
         if outcome is DONE:
+            if event.said_no and self._learned is not None:
+                servers.not_done(ref, failed=False)
             servers.vacate(ref)
             servers.refusals = 0
         else:
@@ -493,6 +495,8 @@ class NodeMachine(NodeFacts):
         servers, ref, outcome = self.servers, event.ref, event.outcome
         failed = outcome is FAILED and self.is_failure(event.upstream_status)
         servers.not_done(ref, failed=failed)
+        if visit is None and self._learned is not None:
+            self._learned.was_stopped()
         if outcome in evidence.EVIDENCE:
             said = outcome if failed or outcome is not FAILED else Outcome.REJECTED
             servers.said(ref, said, event.problem)

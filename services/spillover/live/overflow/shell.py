@@ -274,7 +274,8 @@ class NodeShell:
 
     def _publish(self, command: ev.Publish) -> None:
         report = command.report
-        if self.requests.home.seen is not None and self.cluster.weighs_between_sites:
+        tells_places = self.requests.home.seen is not None and self.site is None
+        if tells_places and self.cluster.weighs_between_sites:
             workers = cast("UpstreamWorkers[Any]", self.requests.workers)  # of no others
             report = replace(report, places=workers.upstreams.loads())
         self.neighborhood.streams.tell(report)
@@ -320,7 +321,8 @@ class NodeShell:
         own_bytes = (self.cluster.held_part_bytes or 0) // processes
         limit_bytes = own_bytes or default_held_limit_bytes(processes)
         nodes = max(settings.nodes, processes)
-        settings = replace(settings, held_limit_bytes=limit_bytes, nodes=nodes)
+        affinity = settings.affinity and nodes == 1  # others send to the same services
+        settings = replace(settings, held_limit_bytes=limit_bytes, nodes=nodes, affinity=affinity)
         ways = [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors]
         make = ConfirmingMachine if confirms else NodeMachine
         machine = make(settings, ways, random, self.started_s)

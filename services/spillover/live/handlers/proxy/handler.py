@@ -370,6 +370,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         if head.status < FAILED_FROM:
             self.upstreams.worked(upstream, took_s)
             ended = ServiceEnded(ref, DONE, service_s, upstream=upstream.name)
+            ended.said_no = head.status >= REFUSED_FROM
             if call.dispatch is not None:
                 ended.ran = ran_at(call.dispatch)
             self._on_end(ended, None)

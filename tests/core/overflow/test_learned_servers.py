@@ -1,0 +1,22 @@
+"""A machine whose number of servers is learned."""
+
+from __future__ import annotations
+
+import pytest
+
+from spillover.core.overflow import events as ev
+from spillover.model.request import DONE
+from spillover.model.server_bounds import ServerBounds
+
+
+@pytest.mark.parametrize("said_no", [True, False])
+def test_an_answer_that_says_no_is_no_good_end(story, said_no):
+    """As a proxied 429 is, which a service that bears no more gives at once: else the larger number
+    would always be the better one."""
+    one = story(neighbors=(), servers=8, bounds=ServerBounds(), queue_limit=100)
+    for ref in range(1, 101):
+        one.arrive(ref)
+    for ref in range(1, 81):
+        one.now_s += 0.1
+        one.tell(ev.ServiceEnded(ref, DONE, 0.8, said_no=said_no))
+    assert (one.machine.servers.total == 8) is said_no
