@@ -13,7 +13,7 @@ from spillover.live.http1.framing import (
     HeadBytes,
     split_head,
 )
-from spillover.live.http1.rules import FIELDS_MAX, HEAD_LIMIT_BYTES, Malformed
+from spillover.live.http1.rules import FIELDS_MAX, HEAD_LIMIT_BYTES, Malformed, Rule
 
 START = b"GET / HTTP/1.1"
 
@@ -220,6 +220,16 @@ def test_trailers_are_so_long_and_no_longer():
     assert refused_at([b"0\r\n", beyond, b"b", b"b"]) == 3, "nor are these"
     assert refused_at([b"0\r\n", *[b"A: b\r\n"] * FIELDS_MAX, b"\r\n"]) is None
     assert refused_at([b"0\r\n", *[b"A: b\r\n"] * FIELDS_MAX, b"A: b\r\n\r\n"]) == FIELDS_MAX + 1
+
+
+@pytest.mark.parametrize("end", [b"\rX", b"\r\rX", b"A: b\rX"])
+def test_a_cr_alone_where_a_body_should_end_is_no_long_trailer(end):
+    data = b"0\r\n" + end
+    for pieces in ([data], [data[at : at + 1] for at in range(len(data))]):
+        body = Chunked()
+        with pytest.raises(Malformed) as told:
+            list(map(body.feed, pieces))
+        assert told.value.rule is Rule.CR_OR_NUL
 
 
 @pytest.mark.parametrize(

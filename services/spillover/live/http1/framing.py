@@ -281,10 +281,10 @@ class Chunked:
                 before = end - (data[start:end][-1:] == b"\r")
                 if before < end or self._of_answer:
                     return data[start:before], end + 1
+        _refuse_bare(data, max(start, looked), of_answer=self._of_answer)
         if len(data) - start > limit_bytes:
             rules = {_SIZE: Rule.SIZE, _BEHIND_DATA: Rule.CHUNK_END}
             raise Malformed(rules.get(self._at, Rule.LONG))
-        _refuse_bare(data, max(start, looked), of_answer=self._of_answer)
         return b"", -1
 
     def _take_line(self, line: bytes) -> None:
