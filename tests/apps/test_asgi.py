@@ -16,6 +16,7 @@ import uvicorn
 
 from spillover.apps.http import asgi
 from spillover.apps.http.server import HttpServer, url_of
+from spillover.live.http1 import lingering
 from spillover.live.http1.bounds import Bounds
 from spillover.live.process.listening import bind_socket
 from support.loop import turn, until
@@ -258,6 +259,28 @@ def test_connections_beyond_the_limit_are_refused():
             writer.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("chunks", [b"", b"5\r\nhel", b"zz\r\n", b"5\r\nhello\r\n0\r\n\r\n"])
+def test_a_connection_beyond_the_limit_is_not_kept_for_a_body(chunks, caplog, monkeypatch):
+    """Whatever has come of it: there is one answer, and it counts no more, though its client keeps
+    its end."""
+    monkeypatch.setattr(lingering, "QUIET_S", lingering.LINGER_S)
+
+    async def main():
+        ok = sends(start(200, (b"content-length", b"2")), part(b"ok"))
+        async with serving(ok, Bounds(connections_max=0)) as connect, asyncio.timeout(10.0):
+            reader, writer = await connect()
+            coded = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+            writer.write(coded + chunks)
+            answers = await reader.read()
+            assert answers.startswith(b"HTTP/1.1 503")
+            assert answers.count(b"HTTP/1.1") == 1
+            await until(lambda: not connect.connections)
+            writer.close()
+
+    asyncio.run(main())
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
 
 @pytest.mark.parametrize("said", [b"", b"GE", POST + b"\r\nhel", POST + b"\r\nhello"])

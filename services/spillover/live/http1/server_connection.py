@@ -160,6 +160,8 @@ class ServerConnection(RequestFlow, asyncio.Protocol):
                 data = b""
                 for event in events:
                     self._tell(event)
+                    if self.transport.is_closing():
+                        break
         except Exception as error:  # noqa: BLE001 - nothing behind this turns a bug into an answer
             self._ahead = b""
             if type(event) is Begun:
@@ -182,7 +184,10 @@ class ServerConnection(RequestFlow, asyncio.Protocol):
                 self._await_next()
             self.take(event.data, is_last=event.is_last)
         elif type(event) is Begun:
+            # Whoever ends the connection with its head wants nothing of it: that is not waited for.
+            body, self._body = self._body, None
             self.begin(event.head)
+            self._body = None if self.transport.is_closing() else body
         elif type(event) is AwaitsBody:
             self.await_body(event.head)
         elif type(event) is Refused:
