@@ -47,12 +47,13 @@ def ends_of(node):
     return {end: len(connections) for end, connections in shared_of(node).open.items()}
 
 
-async def shared_socket(node, caller="a", to="b"):
+async def shared_socket(node, caller="a", to="b", protocol=UPGRADE):
     """A socket on which a neighbor may send frames from now on."""
     port = int(node.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     hello = hello_of(Caller(caller, to, "test"))
-    lines = b"Host: b\r\nConnection: upgrade\r\nUpgrade: %b\r\n%b: %b\r\n" % (UPGRADE, HELLO, hello)
+    lines = b"Host: b\r\nConnection: upgrade\r\nUpgrade: %b\r\n%b: %b\r\n"
+    lines %= protocol, HELLO, hello
     writer.write(b"GET %b HTTP/1.1\r\n%b\r\n" % (SHARED.encode(), lines))
     return reader, writer, await reader.readuntil(b"\r\n\r\n")
 
@@ -205,6 +206,18 @@ def test_who_is_no_neighbor_shares_nothing(nodes, caller, to):
         async with nodes.Federation(pair(nodes)) as federation:
             _, writer, head = await shared_socket(federation["b"], caller, to)
             assert head.startswith(b"HTTP/1.1 403 ")
+            writer.close()
+
+    nodes.run(main)
+
+
+def test_whose_frames_have_another_name_shares_nothing(nodes):
+    """A node of the version before, which would not read these; it goes by POST then."""
+
+    async def main():
+        async with nodes.Federation(pair(nodes)) as federation:
+            _, writer, head = await shared_socket(federation["b"], protocol=b"spillover/3")
+            assert head.startswith(b"HTTP/1.1 422 ")
             writer.close()
 
     nodes.run(main)
@@ -373,3 +386,36 @@ def test_only_a_node_refuses_what_was_to_share_a_connection(status):
         heard, calls = [], SharedCalls(Asked(answer), None, print)
         calls.call(FORWARD, (b"x",), lambda *told, heard=heard: heard.append(told))
         assert (heard, calls.is_shared) == ([(told, b"")], told == REFUSED), answer
+
+
+class Opened:
+    """A connection to whoever has answered, which may be closed."""
+
+    is_closed = False
+
+    def close(self):
+        self.is_closed = True
+
+
+@pytest.mark.parametrize(
+    ("named", "is_agreed"),
+    [
+        (b"Upgrade: %b\r\n" % UPGRADE, True),
+        (b"upgrade: %b\r\n" % UPGRADE.upper(), True),
+        (b"Upgrade: spillover/3\r\n", False),
+        (b"", False),
+    ],
+)
+def test_frames_follow_only_where_both_mean_the_same(named, is_agreed):
+    """Nodes that say spillover/3 agree to whatever is asked for, and say what they go by."""
+    switched, ends, opened = [], [], Opened()
+    exchange = SwitchingRequest("GET", SHARED, ends.append, 1000)
+    exchange.protocol, exchange.connection = UPGRADE, opened
+    exchange.on_switch = lambda *told: switched.append(told)
+    head = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n" + named
+    exchange.switch(opened, head, b"behind")
+    assert (bool(switched), opened.is_closed) == (is_agreed, not is_agreed)
+    if not is_agreed:
+        heard, calls = [], SharedCalls(Asked(ends[0]), None, print)
+        calls.call(FORWARD, (b"x",), lambda *told: heard.append(told))
+        assert (heard, calls.is_shared) == ([(NOT_LEFT, b"")], False)

@@ -138,7 +138,8 @@ class PeerPaths:
         """A connection that requests share from now on."""
         headers = dict(exchange.headers)
         peer = peer_of(self._shell.neighborhood.peers, exchange, headers, None)
-        if b"upgrade" not in headers.get(b"connection", b"").lower():
+        asked_for = headers.get(b"upgrade", b"").lower()
+        if b"upgrade" not in headers.get(b"connection", b"").lower() or asked_for != UPGRADE:
             raise Problem("invalid", f"{SHARED}: expected Upgrade: {UPGRADE.decode()}")
         certificate = exchange.connection.certificate
         told = peer, certificate, self._check, self._limits_bytes

@@ -210,10 +210,10 @@ class HttpClient:
         self, path: str, protocol: bytes, on_switch: OnSwitch, on_end: OnEnd, *, timeout_s: float
     ) -> SwitchingRequest:
         """Ask for a connection that becomes this protocol's. `on_switch` is given it, within this
-        time; `on_end` hears of its end, or of another answer."""
+        time; `on_end` hears of its end, or of another answer: also of 101 for another protocol."""
         head = self._server.head("GET", path, (), 0)[:-2]
         exchange = SwitchingRequest("GET", self._server.url + path, on_end, self._body_limit_bytes)
-        exchange.on_switch = on_switch
+        exchange.protocol, exchange.on_switch = protocol, on_switch
         asked = b"%bConnection: upgrade\r\nUpgrade: %b\r\n\r\n" % (head, protocol)
         self.dispatch(exchange, asked, (b"",))
         exchange.expire_after(timeout_s)

@@ -331,7 +331,7 @@ class Connection(asyncio.Protocol):
             head, data = found
             if isinstance(exchange, SwitchingRequest) and head.startswith(SWITCHED):
                 self._interim += 1
-                exchange.switch(self, data)
+                exchange.switch(self, head, data)
                 return None, b""
             answer = read_answer(head, exchange.method)
             if answer.status >= 200:

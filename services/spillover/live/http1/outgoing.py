@@ -6,6 +6,7 @@ How it travels on a connection is in `connection`, when it is sent again in `cli
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import Buffer
-from spillover.live.http1.framing import ByLength, Chunked
+from spillover.live.http1.framing import ByLength, Chunked, split_answer
 from spillover.live.http1.heads import AnswerHead
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
 from spillover.model.passed import Fields
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """Methods by which the same may be asked twice, and come to the same (RFC 9110 9.2.2)."""
+
+UPGRADE = b"upgrade"
 
 SENDINGS_MAX = 3
 """The most sendings of one request: one that may have been read is sent once more, one that surely
@@ -367,12 +370,19 @@ class SwitchingRequest(OutgoingRequest):
     """One by which its connection becomes another protocol's. It ends when the connection does, or
     with another answer."""
 
+    protocol: bytes = b""
     on_switch: OnSwitch | None = None
     on_retire: Callable[[], None] | None = None
     """The function to call when the connection should end with what is under way on it."""
 
-    def switch(self, connection: Connection, data: bytes) -> None:
-        """The other end has agreed, and this is what it has sent behind that."""
+    def switch(self, connection: Connection, head: bytes, data: bytes) -> None:
+        """The other end has agreed with this head, and this is what it has sent behind that. Raises
+        Malformed."""
+        told = [value.lower() for name, value in split_answer(head)[1] if name.lower() == UPGRADE]
+        if told != [self.protocol]:
+            self.abandon()
+            self.end(Response(101, {}, b"", self.sent_s, time.monotonic()))
+            return
         self._unset_timer()
         if self.on_switch is not None:
             self.on_switch(self, connection, data)

@@ -14,6 +14,8 @@ To change the protocol:
 * *A call more* needs none, if only those are asked who say that they know it: the configuration is
   asked of those who tell its stamp (CONFIGURATION), and what passes through is handed (PASS) to
   those who tell that they pass.
+* *A kind of frame more*, or longer frames, need another name in UPGRADE: between nodes of two names
+  nothing is shared, and requests go by POST, as with who passes no upgrade on.
 * *Anything else* (a field that must be there, or goes, or means something else; another value of an
   enumeration; another call) is a new version. Raise VERSION by one. Where messages are written,
   write what the version before expects if the neighbor speaks that (`Calls.version`), and read
@@ -52,7 +54,8 @@ PASS = f"{PEER_PREFIX}v2/pass"
 
 SHARED = f"{PEER_PREFIX}v3/shared"
 """A connection on which this is asked for, with `Upgrade: UPGRADE`, is shared from then on."""
-UPGRADE = b"spillover/3"
+UPGRADE = b"spillover/3.1"
+"""Which frames follow. Another name, spillover/3 too, is none: who has asked goes by POST."""
 
 SIBLINGS = f"{PEER_PREFIX}v2/siblings"
 """The stream of what a node tells another node of its own cluster. Asked of no others."""
