@@ -284,3 +284,35 @@ def test_a_node_that_is_silent_or_refuses_has_the_next_one_of_its_cluster_called
                 assert end.became == ["lost"]
 
     asyncio.run(main())
+
+
+def test_addresses_that_a_neighbor_has_no_more_are_let_go_of_once_nothing_is_under_way(monkeypatch):
+    monkeypatch.setattr(peer_link, "LOOK_AGAIN_S", 0.001)
+
+    async def main():
+        async with (
+            scripted(b"") as other,
+            linked(listens=False, more_urls=[other.url]) as end,
+        ):
+            link, first = end.link, end.neighbor.url
+            clients = link._clients_of
+            before, gone = len(end.timers), clients[other.url]
+            asked = gone.request("GET", "/", timeout_s=None)
+            await until(lambda: other.seen)
+            for port in range(1, 6):  # nodes come and go
+                link.use_urls([first, f"http://127.0.0.1:{port}"])
+            last = link._urls[-1]
+            await until(lambda: clients.keys() == {first, last, other.url})
+            assert not asked.done()
+            other.answers(answer(200))
+            asked.cancel()
+            await until(lambda: clients.keys() == link._shared_of.keys() == {first, last})
+            await until(lambda: not link._closing and len(end.timers) == before)
+            link.use_urls([last])
+            assert link.url == first, "it is called until it is silent"
+            link._call_next(None)
+            await until(lambda: clients.keys() == {last})
+            assert link._client is clients[last]
+            assert link.shared is link._shared_of[last]
+
+    asyncio.run(main())

@@ -145,6 +145,11 @@ class HttpClient:
         """Open connections with a request or a stream under way."""
         return len(self._open) - self.idle
 
+    @property
+    def is_unused(self) -> bool:
+        """Returns whether nothing is under way."""
+        return not (self.busy or self._connecting)
+
     def request(
         self,
         method: str,

@@ -68,6 +68,9 @@ of all others."""
 COMPLAIN_AGAIN_S = 60.0
 """So far apart it is said that messages of one kind are not understood. A metric counts them."""
 
+LOOK_AGAIN_S = 1.0
+"""So often it is looked whether anything is under way to a node that the neighbor has no more."""
+
 NOT_A_NEIGHBOR = 403
 """Whoever is at the neighbor's address does not take this node for its neighbor."""
 
@@ -150,6 +153,9 @@ class PeerLink:
         self._client, self.shared = self._clients_of[self.url], self._shared_of[self.url]
         self._gone: str | None = None
         """The address that is called, if the neighbor has no such node any more."""
+        self._looks_again = False
+        self._closing = set[asyncio.Task[None]]()
+        """What ends the connections to nodes that the neighbor has no more."""
         self._ways: dict[int, ForwardWay] = {}
         self._cancels_asked = 0
         self._cancels_waiting: deque[int] = deque()
@@ -196,8 +202,9 @@ class PeerLink:
         self._cancels_waiting.clear()
         for shared in self._shared_of.values():
             shared.close()
-        for client in self._clients_of.values():
+        for client in list(self._clients_of.values()):
             await client.close()
+        await asyncio.gather(*self._closing)
 
     def ask_federation(self, body: bytes, timeout_s: float) -> asyncio.Future[Response]:
         """Ask about the federation. That is not delayed, but no link that is cut carries it: the
@@ -441,6 +448,7 @@ class PeerLink:
                 self._know(url)
         self._urls = deque((called, *others))
         self._machine.use_nodes(len(self._urls))
+        self._look_for_unused()
 
     def _call_next(self, _: link.CallNext) -> None:
         self._urls.rotate(-1)
@@ -448,8 +456,27 @@ class PeerLink:
             self._urls.remove(self._gone)
             self._gone = None
             self._machine.use_nodes(len(self._urls))
+            self._look_for_unused()
         self._client = self._clients_of[self.url]
         self.shared = self._shared_of[self.url]
+
+    def _look_for_unused(self) -> None:
+        if not self._looks_again and self._clients_of.keys() - set(self._urls):
+            self._looks_again = True
+            self._timers.at(time.monotonic() + LOOK_AGAIN_S, self._close_unused)
+
+    def _close_unused(self, _: float) -> None:
+        """Let go of what goes to nodes that the neighbor has no more, once nothing is under way
+        there."""
+        self._looks_again = False
+        for url in self._clients_of.keys() - set(self._urls):
+            self._shared_of[url].retire()
+            if self._clients_of[url].is_unused:
+                del self._shared_of[url]
+                closing = asyncio.ensure_future(self._clients_of.pop(url).close())
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+        self._look_for_unused()
 
     async def _read_reports(self, silence_s: float) -> None:
         """In the newest version that the neighbor speaks too: each time the own one first, since it

@@ -239,6 +239,11 @@ class SharedCalls:
             self.open()
         return call
 
+    def retire(self) -> None:
+        """Have each connection that is open close once all on it is answered."""
+        for line in list(self.lines):
+            line.retire()
+
     def close(self) -> None:
         """Begin nothing more. What is under way ends with the client's connections."""
         self._is_closed = True
