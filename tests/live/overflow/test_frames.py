@@ -15,7 +15,12 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from spillover.live.overflow.frames import callee as callees
 from spillover.live.overflow.frames import caller as callers
 from spillover.live.overflow.frames.callee import Callee
-from spillover.live.overflow.frames.caller import WIDENED_MAX, Caller
+from spillover.live.overflow.frames.caller import (
+    ASKS_MISSED_MAX,
+    WIDENED_MAX,
+    WINDOW_MAX_BYTES,
+    Caller,
+)
 from spillover.live.overflow.frames.frame import (
     ANSWER,
     BEGIN,
@@ -298,8 +303,9 @@ def test_a_request_may_be_dropped_in_the_read_in_which_it_has_come():
     assert callee.begun_s(number) is None
 
 
-def test_few_bodies_at_a_time_are_asked_for_far_ahead():
+def test_few_bodies_at_a_time_are_asked_for_far_ahead(monkeypatch):
     """All that was asked for may come, and wait for readers who have stopped meanwhile."""
+    monkeypatch.setattr(callers, "ASKS_MISSED_MAX", 10**6)  # nobody gives way
     caller, callee = met()
     for _ in range(100):
         caller.call(PASS, (b"x",))
@@ -318,6 +324,45 @@ def test_few_bodies_at_a_time_are_asked_for_far_ahead():
             asked_bytes[number] += LENGTH.unpack(told)[0]
     wide = [n for n, size_bytes in asked_bytes.items() if size_bytes > 8 * WINDOW_BYTES]
     assert 0 < len(wide) <= WIDENED_MAX
+
+
+@pytest.mark.parametrize("has_stopped", [False, True])
+def test_who_needs_no_wide_window_any_more_leaves_it_to_others(has_stopped):
+    """Eight bodies had one each, and trickle from now on; their readers may have stopped meanwhile.
+    At no time more may come of more of them than at first."""
+    caller, callee = met()
+    eight, ninth = range(1, WIDENED_MAX + 1), WIDENED_MAX + 1
+    may_come = Counter(dict.fromkeys([*eight, ninth], WINDOW_BYTES))
+    for _ in may_come:
+        caller.call(PASS, (b"",))
+    callee.receive(joined(caller.out.due(math.inf)), 0.0)
+    for number in may_come:
+        callee.begin(number, b"head", lambda _: None)
+
+    def comes(of, size_bytes):
+        callee.piece(of, bytes(size_bytes))
+        for kind, number, told in caller.receive(joined(callee.out.due(math.inf))):
+            may_come[number] -= len(told) if kind == MORE else 0
+        asked = joined(caller.out.due(math.inf))
+        callee.receive(asked, 0.0)
+        for kind, number, told in FrameReader().read(asked):
+            may_come[number] += LENGTH.unpack(told)[0] if kind == WINDOW else 0
+        assert sum(size_bytes > WINDOW_BYTES for size_bytes in may_come.values()) <= WIDENED_MAX
+        return may_come[of]
+
+    for number in eight:
+        assert comes(number, WINDOW_BYTES // 2) == 2 * WINDOW_BYTES
+    for number in eight if has_stopped else ():
+        caller.pause(number)
+        comes(number, 1)
+        caller.resume(number)
+    most_bytes = []
+    for _ in range(3 * ASKS_MISSED_MAX):
+        most_bytes.append(comes(ninth, WINDOW_BYTES // 2))
+        for number in eight:
+            comes(number, WINDOW_BYTES // ASKS_MISSED_MAX)
+    assert most_bytes[0] == WINDOW_BYTES
+    assert max(most_bytes) == WINDOW_MAX_BYTES
 
 
 # --- stories ----------------------------------------------------------------------------------

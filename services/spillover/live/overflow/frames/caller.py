@@ -46,13 +46,20 @@ and is closed once he does not, so that he has not much more than WINDOW_BYTES b
 
 WIDENED_MAX: Final = 8
 """So many bodies at a time have a window wider than WINDOW_BYTES. Why: all that was asked for may
-come, and wait here for readers who have stopped meanwhile."""
+come, and wait here for readers who have stopped meanwhile. So a place is free again once no more
+than WINDOW_BYTES may come of its body, and its reader reads."""
+
+ASKS_MISSED_MAX: Final = 128
+"""A body that others want the place of keeps it until they have asked for more this often since it
+has. Why: where windows are what holds bodies up each asks twice a round trip, however wide its own
+is. So up to 128 of them take no places from each other, only from those that need none."""
 
 
 class Caller:
     """The caller's end of one connection. A message is an answer of at most `limit_bytes`."""
 
-    __slots__ = ("_last", "_limit_bytes", "_streams", "_widened", "is_leaving", "out", "reader")
+    __slots__ = ("_asks", "_last", "_limit_bytes", "_streams", "_widened", "is_leaving", "out",
+                 "reader")  # fmt: skip
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -61,8 +68,11 @@ class Caller:
         self._streams: dict[int, RequestFrames] = {}
         self._last = 0
         """The number of the last request."""
-        self._widened: set[int] = set()
-        """The requests whose bodies have a wider window than at first."""
+        self._asks = 0
+        """So often more of a body was asked for."""
+        self._widened: dict[int, int] = {}
+        """The requests whose bodies have a wider window than at first, and at which of these times
+        each asked last; who asked longest ago is the first."""
         self.is_leaving = False
         """Whether the other end takes no more requests."""
         self.out = Outgoing()
@@ -108,7 +118,7 @@ class Caller:
         """Forget a request: nobody waits for its answer. Does nothing where it has ended."""
         stream = self._streams.pop(number, None)
         if stream is not None:
-            self._widened.discard(number)
+            self._widened.pop(number, None)
             self.out.forget(stream)
             self.out.frame(DROP, number)
 
@@ -121,12 +131,16 @@ class Caller:
             if stream.allowed_bytes > WINDOW_BYTES:
                 stream.is_held = True
                 self.out.frame(HOLD, number)
+            else:
+                self._widened.pop(number, None)
 
     def resume(self, number: int) -> None:
         """Ask for more again."""
         stream = self._streams.get(number)
         if stream is not None and stream.paused:
             stream.paused = False
+            if stream.allowed_bytes <= WINDOW_BYTES:
+                self._widened.pop(number, None)
             self._ask(stream)
 
     def receive(self, data: bytes) -> list[Frame]:
@@ -220,11 +234,32 @@ class Caller:
             raise BadFrame(f"expected no more of {stream.number} than was asked for")
         events.append((MORE, stream.number, data))
         if not stream.paused and 2 * stream.allowed_bytes <= stream.wide_bytes:
-            widened = self._widened
-            if stream.number in widened or len(widened) < WIDENED_MAX:
-                widened.add(stream.number)
-                stream.wide_bytes = min(2 * stream.wide_bytes, WINDOW_MAX_BYTES)
+            self._widen(stream)
             self._ask(stream)
+
+    def _widen(self, stream: RequestFrames) -> None:
+        """Double the window of a body whose reader keeps up, if there is a place for it."""
+        self._asks += 1
+        if self._widened.pop(stream.number, 0) and stream.wide_bytes == WINDOW_BYTES:
+            return  # it was narrowed, or has stopped meanwhile: its place is another's now
+        if len(self._widened) >= WIDENED_MAX:
+            self._narrow_one()
+        if len(self._widened) < WIDENED_MAX:
+            self._widened[stream.number] = self._asks
+            stream.wide_bytes = min(2 * stream.wide_bytes, WINDOW_MAX_BYTES)
+
+    def _narrow_one(self) -> None:
+        """Take its place from the body that asked longest ago: now, or once no more than the window
+        at first may come of it."""
+        for number, asked in self._widened.items():
+            stream = self._streams[number]
+            if self._asks - asked < ASKS_MISSED_MAX:
+                return
+            if stream.wide_bytes > WINDOW_BYTES:
+                stream.wide_bytes = WINDOW_BYTES
+                if stream.allowed_bytes <= WINDOW_BYTES:
+                    del self._widened[number]
+                return
 
     def _ask(self, stream: RequestFrames) -> None:
         more_bytes = max(0, stream.wide_bytes - stream.allowed_bytes)
@@ -235,7 +270,7 @@ class Caller:
 
     def _end(self, stream: RequestFrames, event: Frame, events: list[Frame]) -> None:
         del self._streams[stream.number]
-        self._widened.discard(stream.number)
+        self._widened.pop(stream.number, None)
         if stream.waiting_bytes:  # it was answered before all of it had come
             self.out.forget(stream)
         events.append(event)
