@@ -86,17 +86,18 @@ def test_one_of_two_nodes_is_killed_again_and_again(
     bed, urls = up("site.yaml", cwd=tmp_path)
     until(lambda: shares_are_whole(urls), what="two nodes that share")
     draw, end_s, took_s = random.Random(SEED), time.monotonic() + soak_s, []
-    killed_s = {name: [] for name in NAMES}
+    dying_s = {name: [] for name in NAMES}
     stop, unkeyed = threading.Event(), {name: Unkeyed(urls[name]) for name in NAMES}
 
     def kill(number):
         name, at = f"a/{number}", urls[f"a/{3 - number}"]
         pid = bed.nodes()[name]
         time.sleep(draw.uniform(0.0, 0.3))  # not in step with what goes on
-        killed_s[name].append(time.monotonic())
+        killed_s = time.monotonic()
         os.kill(pid, signal.SIGKILL)
         until(lambda: share(at)[0] == SERVERS, what="all servers at the other node")
-        took_s.append(time.monotonic() - killed_s[name][-1])
+        dying_s[name].append((killed_s, time.monotonic()))
+        took_s.append(time.monotonic() - killed_s)
         until(lambda: bed.nodes().get(name, pid) != pid, what="a new process")
         until(lambda: shares_are_whole(urls), what="both nodes again")
 
@@ -124,11 +125,9 @@ def test_one_of_two_nodes_is_killed_again_and_again(
     for name, one in unkeyed.items():
         assert not one.odd
         for begun_s, knew_s in one.broken:
-            deaths = [at_s for at_s in killed_s[name] if begun_s <= at_s <= knew_s]
-            since_s = [begun_s - at_s for at_s in killed_s[name]]
-            assert deaths, (
-                f"it was in no process that died: {since_s} s after one, for {knew_s - begun_s} s"
-            )
+            # Its port is open until the process has ended, which takes a while on a busy machine.
+            in_dying = any(a_s <= knew_s and begun_s <= b_s for a_s, b_s in dying_s[name])
+            assert in_dying, f"{begun_s} to {knew_s} s: in no process that died: {dying_s[name]}"
     until(lambda: not any(held(call(f"{url}/state")[2]) for url in urls.values()))
     assert all(is_balanced(call(f"{url}/state")[2]) for url in urls.values())
     assert bed.end() == 0
