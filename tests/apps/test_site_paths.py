@@ -84,7 +84,9 @@ def paths_of(site):
     requests = SimpleNamespace(home=home, visit_of=lambda _: None)
     moving = SimpleNamespace(add=lambda _: None)
     room = SimpleNamespace(moving=moving)
-    return SitePaths(SimpleNamespace(requests=requests, room=room), site)
+    return SitePaths(
+        SimpleNamespace(requests=requests, room=room, cluster=SimpleNamespace(id="a")), site
+    )
 
 
 def taken(site, within_s=20.0, headers=(), asked_as=b""):
@@ -109,6 +111,23 @@ def looked_up(site):
         return exchange.answered[0] if is_told else None
 
     return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/requests", True),
+        ("/requests/name", True),
+        ("/healthz", True),
+        ("/peer/v3/reports", False),
+    ],
+)
+def test_clients_are_told_whose_node_this_is(path, told):
+    exchange = ClientsExchange(path=path)
+    exchange.header_lines = b"vary: origin\r\n"
+    paths_of(ScriptedSite(KNOWN)).tell_cluster(exchange)
+    lines = exchange.header_lines.lower().split(b"\r\n")
+    assert lines == [b"vary: origin", *([b"spillover-cluster: a"] if told else []), b""]
 
 
 @pytest.mark.parametrize("call", [taken, looked_up])

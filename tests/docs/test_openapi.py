@@ -69,7 +69,7 @@ def test_every_error_is_described_with_an_example(described_node):
 def test_headers_of_answers_are_described(described_node):
     responses = described_node["paths"]["/requests"]["post"]["responses"]
     assert set(responses["200"]["headers"]) == {
-        *("Spillover-Request-Id", "Spillover-Replayed", "Preference-Applied"),
+        *("Spillover-Request-Id", "Spillover-Replayed", "Preference-Applied", "Spillover-Cluster"),
     }
     assert "Location" in responses["202"]["headers"]
     assert "Retry-After" in responses["429"]["headers"]

@@ -43,7 +43,7 @@ def backend():
 
 class Unkeyed:
     """A client without keys of one node, which sends nothing twice. `broken` has when each request
-    was sent that had no answer, and when that was known."""
+    was begun that had no answer, and when that was known."""
 
     def __init__(self, url):
         self._where = urlsplit(url)
@@ -57,12 +57,12 @@ class Unkeyed:
 
     def _ask(self, count):
         client = http.client.HTTPConnection(self._where.hostname, self._where.port, timeout=60)
+        begun_s = time.monotonic()  # a process may die between its connection and the request
         try:
             client.connect()
         except OSError:  # nobody is there
             time.sleep(0.05)
             return
-        sent_s = time.monotonic()
         try:
             body = json.dumps({"payload": count})
             client.request("POST", "/requests", body, {"content-type": "application/json"})
@@ -73,7 +73,7 @@ class Unkeyed:
             elif json.loads(told)["reason"] != "not_ready":
                 self.odd.append((answer.status, told))
         except (OSError, http.client.HTTPException):
-            self.broken.append((sent_s, time.monotonic()))
+            self.broken.append((begun_s, time.monotonic()))
         finally:
             client.close()
 
@@ -86,17 +86,18 @@ def test_one_of_two_nodes_is_killed_again_and_again(
     bed, urls = up("site.yaml", cwd=tmp_path)
     until(lambda: shares_are_whole(urls), what="two nodes that share")
     draw, end_s, took_s = random.Random(SEED), time.monotonic() + soak_s, []
-    killed_s = {name: [] for name in NAMES}
+    dying_s = {name: [] for name in NAMES}
     stop, unkeyed = threading.Event(), {name: Unkeyed(urls[name]) for name in NAMES}
 
     def kill(number):
         name, at = f"a/{number}", urls[f"a/{3 - number}"]
         pid = bed.nodes()[name]
         time.sleep(draw.uniform(0.0, 0.3))  # not in step with what goes on
-        killed_s[name].append(time.monotonic())
+        killed_s = time.monotonic()
         os.kill(pid, signal.SIGKILL)
         until(lambda: share(at)[0] == SERVERS, what="all servers at the other node")
-        took_s.append(time.monotonic() - killed_s[name][-1])
+        dying_s[name].append((killed_s, time.monotonic()))
+        took_s.append(time.monotonic() - killed_s)
         until(lambda: bed.nodes().get(name, pid) != pid, what="a new process")
         until(lambda: shares_are_whole(urls), what="both nodes again")
 
@@ -123,9 +124,10 @@ def test_one_of_two_nodes_is_killed_again_and_again(
     assert backend.most <= SERVERS or backend.longest_s > 4 * SERVICE_S
     for name, one in unkeyed.items():
         assert not one.odd
-        for sent_s, knew_s in one.broken:
-            deaths = [at_s for at_s in killed_s[name] if sent_s <= at_s <= knew_s]
-            assert deaths, "it was in no process that died"
+        for begun_s, knew_s in one.broken:
+            # Its port is open until the process has ended, which takes a while on a busy machine.
+            in_dying = any(a_s <= knew_s and begun_s <= b_s for a_s, b_s in dying_s[name])
+            assert in_dying, f"{begun_s} to {knew_s} s: in no process that died: {dying_s[name]}"
     until(lambda: not any(held(call(f"{url}/state")[2]) for url in urls.values()))
     assert all(is_balanced(call(f"{url}/state")[2]) for url in urls.values())
     assert bed.end() == 0
