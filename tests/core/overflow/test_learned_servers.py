@@ -20,3 +20,9 @@ def test_an_answer_that_says_no_is_no_good_end(story, said_no):
         one.now_s += 0.1
         one.tell(ev.ServiceEnded(ref, DONE, 0.8, said_no=said_no))
     assert (one.machine.servers.total == 8) is said_no
+
+
+def test_how_many_may_be_away_does_not_move_with_what_is_believed(story):
+    """Links have as many connections from the start."""
+    one = story(servers=8, bounds=ServerBounds(min=2, max=32), queue_limit=0)
+    assert one.machine.settings.away_limit == 32

@@ -208,6 +208,17 @@ def test_a_node_can_tell_what_a_request_finds_here_and_how_its_services_are(run)
     run(main())
 
 
+@pytest.mark.parametrize("status", [404, 429, 503])
+def test_nothing_is_told_of_where_a_request_was_refused(run, status):
+    async def main():
+        said = OK.replace(b"200", b"%d" % status)
+        async with in_front_of(said, said, affinity="header:X-Session") as (front, *_):
+            ended = await front.ask(own(b"X-Session: 1", method=b"POST", body=b"x"))
+            assert ended.ran is None
+
+    run(main())
+
+
 def test_a_request_that_came_with_its_session_is_not_read_again(run):
     async def main():
         async with in_front_of(OK, OK, affinity="json:user") as (front, *_):

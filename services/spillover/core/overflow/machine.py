@@ -331,11 +331,15 @@ class NodeMachine(NodeFacts):
         """What was away is here again, without an answer."""
         self.decider.log.add(Note(now_s, visit.request.id, event, visit.target.id))
         self.register.come_back(visit, now_s)
+        self._nothing_left_there(visit)
+        if visit.target.ramp_since_s is not None:
+            self.neighbors.pace(visit.target, now_s)
+
+    def _nothing_left_there(self, visit: Visit) -> None:
+        """Its session is not expected where it was sent: it has come to nothing there."""
         if self.sites is not None and visit.request.asked is not None:
             self.sites.came_back(visit.request.asked, visit.expected)
             visit.expected = None
-        if visit.target.ramp_since_s is not None:
-            self.neighbors.pace(visit.target, now_s)
 
     def _place_again(self, visit: Visit, now_s: float, *, undone: bool = False) -> None:
         """Decide again, without those it was away to. If too late, it must not make others late.
@@ -765,6 +769,7 @@ class NodeMachine(NodeFacts):
             self._out.append(ev.Stop(visit.ref))
         elif was_away:
             evidence.learn_missed(self, visit, now_s, evidence.chance_of(visit, now_s))
+            self._nothing_left_there(visit)
             visit.network_s += max(0.0, now_s - visit.since_s)
             self._out.append(ev.Recall(visit.ref, visit.target.handle))
         is_late = outcome is Outcome.EXPIRED

@@ -69,11 +69,13 @@ class NodeSettings:
     """Up to which length of the queue neighbors' requests are taken; see `admission`."""
     away_limit: int = field(init=False)
     """How many requests may be away: a cluster without a queue still hands on what its servers
-    could be doing."""
+    could be doing. Where their number is learned, that is the most it may be: links are made once
+    and for all."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "foreign_limit", self.queue_limit - self.queue_limit // 10)
-        object.__setattr__(self, "away_limit", max(self.queue_limit, self.servers))
+        servers = self.servers if self.bounds is None else self.bounds.max
+        object.__setattr__(self, "away_limit", max(self.queue_limit, servers))
 
     @classmethod
     def of(

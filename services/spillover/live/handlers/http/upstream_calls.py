@@ -37,7 +37,7 @@ from spillover.live.http1.outgoing import LostThenRefused
 from spillover.model.affinity import RanAt, SessionWork
 from spillover.model.causes import STOPPED, Cause
 from spillover.model.errors import NotDelivered
-from spillover.model.request import Outcome, Request
+from spillover.model.request import DONE, Outcome, Request
 from spillover.model.session_source import SessionSource
 from spillover.model.topology import PASS_HOST, Cluster
 from spillover.model.unlike_servers import TOKENS_MAX
@@ -229,7 +229,7 @@ class UpstreamWorkers(ABC, Generic[C]):
         ended.upstream = call.tried[-1].name if call.tried else None
         event = event_of(call.command, ended)
         if call.dispatch is not None and isinstance(event, ServiceEnded):
-            event.ran = ran_at(call.dispatch)
+            event.ran = ran_at(call.dispatch) if event.outcome is DONE else None
         self._on_end(event, None)
 
 

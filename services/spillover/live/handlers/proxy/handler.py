@@ -371,7 +371,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             self.upstreams.worked(upstream, took_s)
             ended = ServiceEnded(ref, DONE, service_s, upstream=upstream.name)
             ended.said_no = head.status >= REFUSED_FROM
-            if call.dispatch is not None:
+            if call.dispatch is not None and not ended.said_no:
                 ended.ran = ran_at(call.dispatch)
             self._on_end(ended, None)
         else:
