@@ -89,7 +89,7 @@ def test_a_session_comes_back_to_where_it_was_sent_and_no_other_does(sites):
     ],
 )
 def test_a_session_that_did_not_run_where_it_was_sent_is_not_expected_there(sites, event):
-    """Refused, lost, failed, given up, by a node without affinity, or handed on by b to who knows whom."""
+    """Refused, lost, failed, given up, by a node without affinity, or handed on by b to others."""
     one = sites()
     assert goes(one, 1, 0.0, wait_s=0.5) == 0
     one.hear(0, 1, now_s=1.0, sequence=9, places=(FREE,), ahead=-9)
