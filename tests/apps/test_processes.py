@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from spillover.apps.node.processes import OwnProcess
+from support.loop import turn
 
 pytestmark = pytest.mark.processes
 
@@ -44,7 +45,7 @@ def test_a_turn_that_is_given_up_goes_to_the_next(tmp_path):
 
         async def give_up():
             task = asyncio.create_task(own.its_turn())
-            await asyncio.sleep(0)
+            await turn()
             task.cancel()
             await asyncio.wait([task])
 
