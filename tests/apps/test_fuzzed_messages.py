@@ -39,6 +39,7 @@ READERS = {
     report_lines.AskLine: report_lines.decode_line,
     report_lines.GroupBody: None,
     wire.LoadBody: wire.decode_load,
+    wire.RanBody: None,
     wire.ForwardBody: wire.decode_forward,
     wire.AnswerBody: wire.decode_answer,
     wire.CancelBody: wire.decode_cancel,

@@ -9,7 +9,7 @@ import sys
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spillover.live.overflow.protocol import SPOKEN
+from spillover.live.overflow.protocol import SIBLINGS, SPOKEN
 from spillover.model.signals import node as signals
 from spillover.model.signals.signal import Signal
 
@@ -134,7 +134,7 @@ def all_routes(node):
     """(path as the OpenAPI writes it, method) of each, the hot ones too."""
     hot = node.server.config.app
     for path, (methods, _) in hot._routes.items():
-        if path not in (SPOKEN[1].forward, SPOKEN[1].cancel, SPOKEN[1].reports):
+        if path not in (SPOKEN[1].forward, SPOKEN[1].cancel, SPOKEN[1].reports, SIBLINGS):
             yield from ((path, method.lower()) for method in methods)
     yield "/requests/{request_id}", "get"
     for route in hot.cold.made().routes:

@@ -21,6 +21,7 @@ from spillover.live.overflow.identity import HELLO
 from spillover.live.overflow.protocol import FIRST
 from spillover.live.tls.contexts import trusting_context
 from spillover.model.errors import NotDelivered
+from spillover.model.topology import NODES_MAX
 from support.federation import run, topology_of, until
 from support.malformed import BATCH, BODY, IS_SOAK, Dialect, Sender
 from support.secure_federation import SecureFederation, name_of
@@ -217,8 +218,8 @@ def test_handshakes_at_once_are_few(tmp_path):
     run(main)
 
 
-def test_a_stream_ends_the_one_before(tmp_path):
-    """Where names are proved a neighbor has one stream of reports."""
+def test_a_stream_too_many_ends_the_oldest(tmp_path):
+    """A neighbor has one for each node or process that a cluster may have."""
 
     async def main():
         async with SecureFederation(topology_of("a", "b"), directory=tmp_path) as pair:
@@ -231,15 +232,20 @@ def test_a_stream_ends_the_one_before(tmp_path):
             client = HttpClient(
                 node.url, tls=context, server_name=name_of("a"), first=FIRST, headers=[hello]
             )
-            heard = asyncio.Event()
-            listening = asyncio.create_task(
-                client.stream_lines("/peer/v2/reports", lambda _: heard.set(), silence_s=None)
-            )
-            await heard.wait()
-            assert first.ended
-            assert len(streams) == 1
+            heard, listening = asyncio.Event(), []
+            for _ in range(NODES_MAX):
+                heard.clear()
+                path = "/peer/v2/reports"
+                told = client.stream_lines(path, lambda _: heard.set(), silence_s=None)
+                listening.append(asyncio.create_task(told))
+                await heard.wait()
+            await until(lambda: first.ended)
             # b asks anew, since its own has ended.
-            await asyncio.wait_for(listening, 30.0)
+            await asyncio.wait_for(asyncio.wait(listening, return_when="FIRST_COMPLETED"), 30.0)
+            assert len(streams) <= NODES_MAX
+            for task in listening:
+                task.cancel()
+            await asyncio.gather(*listening, return_exceptions=True)
             await client.close()
             await until(pair.all_linked)
 

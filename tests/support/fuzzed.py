@@ -10,8 +10,11 @@ from __future__ import annotations
 import functools
 import json
 import re
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from math import inf, nan
 from random import Random
+from struct import pack
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -145,6 +148,7 @@ class Fuzzed:
             inspect.IntType: lambda kind: self._one_of(_wholes(kind)),
             inspect.FloatType: lambda kind: self._one_of(_numbers(kind)),
             inspect.StrType: lambda kind: self._one_of(self._texts(kind)),
+            inspect.BytesType: lambda _: self._one_of(PACKED),
             inspect.EnumType: lambda kind: self._one_of([one.value for one in kind.cls]),
             inspect.RawType: lambda _: self._one_of((b"null", b"1", b"{}", b"[]", b'"a"')),
             inspect.UnionType: lambda kind: self._either(list(map(self._made, kind.types))),
@@ -205,6 +209,19 @@ class Fuzzed:
         found = [one for one in texts if least <= len(one) <= most]
         assert found, f"no text that is tried meets {kind}"
         return found
+
+
+PACKED = [
+    *("", "no base64!"),
+    *(
+        b64encode(told).decode()
+        for told in (
+            *(b"\0", bytes(16), b"\x7f" * 16, b"\xff" * 16, bytes(48), bytes(2**16)),
+            *(pack("<4f", *told) for told in ((1.0, 0.5, 9.0, 1e6), (-1.0, 2.0, nan, inf))),
+        )
+    ),
+]
+"""Bytes, as JSON has them: of no number, of numbers out of range, too few and too many."""
 
 
 def _wholes(kind: inspect.IntType) -> list[int]:

@@ -26,8 +26,8 @@ LINES_AT_ONCE = 50
 PIECES_MAX = 40
 """Of a stream of reports: then it ends, one way or another."""
 STATUSES = (*[200] * 12, 400, 403, 404, 408, 413, 429, 500, 502, *[503] * 3, 504, 206, 302)
-GONE = (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError)
-"""What ends a conversation."""
+GONE = (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError, RuntimeError)
+"""What ends a conversation. uvloop raises RuntimeError where the other end has broken it off."""
 BEGUN = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 BUSY = json.dumps({"service_ms": 0.1}).encode()
 

@@ -112,7 +112,8 @@ class RequestFlow:
             if self._body is not None and data:
                 data = self._read_body(self._body, data, events)
         except Malformed as error:
-            events.append(Refused(error))
+            # Without the frames that it went through, of which one has these events.
+            events.append(Refused(error.with_traceback(None)))
             data = b""
         self._ahead = data
         return events

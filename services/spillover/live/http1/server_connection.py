@@ -191,7 +191,7 @@ class ServerConnection(RequestFlow, asyncio.Protocol):
         elif type(event) is AwaitsBody:
             self.await_body(event.head)
         elif type(event) is Refused:
-            raise event.error
+            self.refuse(event.error)
 
     def end_body(self) -> None:
         """All of it has come."""
