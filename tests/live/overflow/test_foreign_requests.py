@@ -86,7 +86,7 @@ class Outlet(list):
     def begin(self, *_):
         self.append("begin")
 
-    def write(self, _, data):
+    def write(self, data):
         self.append(data)
 
     def end(self, _):
