@@ -572,8 +572,8 @@ class Story(RuleBasedStateMachine):
     @rule(number=numbers)
     def break_off(self, number):
         if self.under_way(number):
-            self.answers[number] = BROKEN, b""
-            self.callee.break_off(number)
+            self.answers[number] = BROKEN, b"why"
+            self.callee.break_off(number, b"why")
 
     @rule(number=numbers)
     def begin(self, number):

@@ -285,10 +285,10 @@ class SharedCaller(SharedConnection):
             self._callee.break_off(number)
         self.write_soon()
 
-    def break_off(self, number: int) -> None:
+    def break_off(self, number: int, why: bytes = b"") -> None:
         """The answer is lost: on the emulated link, or since it never will be whole."""
         self._refs.pop(number, None)
-        self._callee.break_off(number)
+        self._callee.break_off(number, why)
         self.write_soon()
 
     # --- bounds -------------------------------------------------------------------------------
@@ -370,9 +370,9 @@ class _Outlet:
         self.callee.answer(self.number, WHOLE, (message,))
         self.line.has_ended(self.number)
 
-    def break_off(self) -> None:
+    def break_off(self, why: bytes) -> None:
         """End the answer in its midst."""
-        self.line.break_off(self.number)
+        self.line.break_off(self.number, why)
 
     def stay(self, now_s: float, waited_s: float) -> wire.Stay:
         """Returns how long the request has been here, and waited on the way back."""

@@ -110,12 +110,12 @@ class Callee:
         if self._pop(number) is not None:
             self.out.frame(REFUSED, number, told)
 
-    def break_off(self, number: int) -> None:
-        """Say that no answer comes, or no more of it."""
+    def break_off(self, number: int, told: bytes = b"") -> None:
+        """Say that no answer comes, or no more of it, and perhaps why."""
         stream = self._pop(number)
         if stream is not None:
             self.out.forget(stream)
-            self.out.frame(BROKEN, number)
+            self.out.frame(BROKEN, number, told)
 
     def begin(self, number: int, told: bytes, on_flow: Callable[[bool], None]) -> None:
         """Begin an answer whose body comes in pieces. `on_flow` is told True when more than its

@@ -145,7 +145,7 @@ class Caller:
 
     def receive(self, data: bytes) -> list[Frame]:
         """Returns what has come, in order: for a request ANSWER or WHOLE with the whole message,
-        REFUSED with its reason, BROKEN, or BEGIN, MORE, END (or BROKEN) in this order."""
+        REFUSED or BROKEN with its reason, or BEGIN, MORE, END (or BROKEN) in this order."""
         events: list[Frame] = []
         reader = self.reader
         if reader.fault is not None:

@@ -29,6 +29,7 @@ TOLD_LIMIT_BYTES: Final = 262_144
 largest frame."""
 
 REFUSED_LIMIT_BYTES: Final = 4096
+"""The most that the reason of a refusal, or of an answer that breaks off, may take."""
 
 NUMBER_MAX: Final = 2**31
 """The last number of a request on one connection; the next one gets another connection."""
@@ -56,7 +57,7 @@ LENGTHS: Final = {
     ANSWER: (LENGTH.size, LENGTH.size + CHUNK_BYTES),
     WHOLE: (LENGTH.size, LENGTH.size + CHUNK_BYTES),
     REFUSED: (0, REFUSED_LIMIT_BYTES),
-    BROKEN: (0, 0),
+    BROKEN: (0, REFUSED_LIMIT_BYTES),
     BEGIN: (1, TOLD_LIMIT_BYTES),
     END: (1, TOLD_LIMIT_BYTES),
     LEAVING: (0, 0),
