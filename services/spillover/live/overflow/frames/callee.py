@@ -17,6 +17,7 @@ from spillover.live.overflow.frames.frame import (
     DROP,
     END,
     FORWARD,
+    HELD,
     HOLD,
     LEAVING,
     LENGTH,
@@ -215,7 +216,7 @@ class Callee:
 
     def _widen(self, stream: RequestFrames, told: bytes, _: list[Frame]) -> None:
         (more_bytes,) = LENGTH.unpack(told)
-        asked_bytes = stream.window_bytes + stream.held_bytes + more_bytes
+        asked_bytes = stream.window_bytes + more_bytes
         if stream.on_flow is None or asked_bytes > WINDOW_MAX_BYTES:
             raise BadFrame(f"expected a window of {WINDOW_MAX_BYTES} bytes, got {more_bytes} more")
         self.out.widen(stream, more_bytes)
@@ -223,7 +224,7 @@ class Callee:
     def _hold(self, stream: RequestFrames, _: bytes, __: list[Frame]) -> None:
         if stream.on_flow is None:
             raise BadFrame(f"expected a body of {stream.number} to hold back, got none")
-        self.out.hold(stream)
+        self.out.frame(HELD, stream.number, LENGTH.pack(self.out.hold(stream)))
 
     _TAKES: ClassVar[dict[int, Callable[[Any, RequestFrames, bytes, list[Frame]], None]]] = {
         MORE: _more,
