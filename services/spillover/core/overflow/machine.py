@@ -653,7 +653,7 @@ class NodeMachine(NodeFacts):
         visit.answering = True
         visit.deadline_s = math.inf
         request = visit.request
-        self.held.request_bytes -= request.size_bytes
+        self.register.held.request_bytes -= request.size_bytes
         request.work, request.size_bytes = None, 0
         where = visit.target.id if visit.state is AWAY else None
         self.decider.log.add(Note(now_s, request.id, BEGAN, where))
