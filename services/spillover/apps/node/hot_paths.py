@@ -45,6 +45,8 @@ from spillover.apps.node.site_paths import EXPLAIN_PREFIX, SitePaths
 from spillover.apps.node.waiting import WaitingClient
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.membership.session_wire import SESSION
+from spillover.live.overflow.frames.frame import FORWARD
+from spillover.live.overflow.frames.frame import PASS as PASSED
 from spillover.live.overflow.home_requests import fingerprint
 from spillover.live.overflow.protocol import (
     FIRST,
@@ -70,7 +72,7 @@ class HotPaths:
     """An ASGI app: the hot paths of a node, and behind them those that are `cold`.
 
     Most requests never see ASGI: connections hand those of clients that came whole to `direct`,
-    those of neighbors to `PeerPaths.forward_whole`, which answer them when their time comes,
+    those of neighbors to `PeerPaths.take_whole`, which answer them when their time comes,
     without a task that waits.
     """
 
@@ -103,8 +105,8 @@ class HotPaths:
         self._peers = peers = PeerPaths(shell)
         posts = [DirectPost(REQUESTS, self.direct)]
         if doors is None or doors.is_open("POST", SPOKEN[0].forward):
-            posts += [DirectPost(one.forward, peers.forward_whole, of_peers=True) for one in SPOKEN]
-            posts.append(DirectPost(PASS, peers.passed_whole, of_peers=True))
+            for path, kind in (*((one.forward, FORWARD) for one in SPOKEN), (PASS, PASSED)):
+                posts.append(DirectPost(path, partial(peers.take_whole, kind), of_peers=True))
         direct = Direct(posts, (LOOKUP_PREFIX,), self.direct)
         self.edge = Edge(direct, shell.writes, shell.room.moving, recalled_below=PEER_PREFIX)
         self._go_by()

@@ -17,9 +17,9 @@ from spillover.apps.http.exchange import Exchange, body_too_slow, too_large
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.answers import answer_internal_error, node_ended, problem_of
 from spillover.apps.node.passed_outlet import PassedOutlet
-from spillover.apps.node.shared_callers import SharedCaller
+from spillover.apps.node.shared_callers import READ_BY, SharedCaller
 from spillover.core.overflow.events import BytesMoving, CancelAsked, Refuse, ReportAsked
-from spillover.live.overflow import passed_wire, protocol, wire
+from spillover.live.overflow import protocol, wire
 from spillover.live.overflow.agreement import Terms
 from spillover.live.overflow.configured import FIELD
 from spillover.live.overflow.foreign_requests import Asker
@@ -71,18 +71,16 @@ class PeerPaths:
         self._shell = shell
         self._clock = shell.timers.clock
         self._limits_bytes = dict[int, int]()
-        """The same, by kinds of frames."""
+        """The most that a request may take that is handed over, by its kind."""
         self._go_by()
         shell.on_change.append(self._go_by)
 
     def _go_by(self) -> None:
         """The topology has changed."""
         limit_bytes = self._shell.topology.payload_limit_bytes
-        self._forward_limit_bytes = limit_bytes + ENVELOPE_LIMIT_BYTES
-        self._limits_bytes[FORWARD] = self._forward_limit_bytes
+        self._limits_bytes[FORWARD] = limit_bytes + ENVELOPE_LIMIT_BYTES
         passed_bytes = self._shell.cluster.passed_body_limit_bytes
-        self._pass_limit_bytes = passed_bytes + 3 * ENVELOPE_LIMIT_BYTES
-        self._limits_bytes[PASS] = self._pass_limit_bytes
+        self._limits_bytes[PASS] = passed_bytes + 3 * ENVELOPE_LIMIT_BYTES
 
     async def hello(self, exchange: Exchange, _: Send) -> None:
         """Who this is, to a neighbor that wants to know whether it is believed here."""
@@ -101,38 +99,48 @@ class PeerPaths:
     async def forward(self, exchange: Exchange, _: Send) -> None:
         """A request handed over; the answer goes back on the same exchange."""
         received_s = self._clock()
-        body = await self._read(exchange, self._forward_limit_bytes)
-        self._take(exchange, body, received_s)
+        body = await self._read(exchange, self._limits_bytes[FORWARD])
+        self._take(FORWARD, exchange, body, received_s)
         await exchange.answered()
 
-    def forward_whole(self, exchange: Exchange, body: bytes) -> None:
-        """The same, of one that came whole."""
+    async def passed(self, exchange: Exchange, _: Send) -> None:
+        """The same of a request that passes through. Its answer goes back as it comes once it has
+        begun."""
+        received_s = self._clock()
+        body = await self._read(exchange, self._limits_bytes[PASS])
+        self._take(PASS, exchange, body, received_s)
+        del body  # the answer may take long
+        exchange.leave_task()
+
+    def take_whole(self, kind: int, exchange: Exchange, body: bytes) -> None:
+        """Take a request of either kind that came whole, or refuse it."""
+        limit_bytes = self._limits_bytes[kind]
         try:
-            if len(body) <= self._forward_limit_bytes:
-                self._take(exchange, body, exchange.begun_s or self._clock())
+            if len(body) <= limit_bytes:
+                self._take(kind, exchange, body, exchange.begun_s or self._clock())
             else:
-                exchange.refuse(too_large(self._forward_limit_bytes, whole=True))
+                exchange.refuse(too_large(limit_bytes, whole=True))
         except Problem as problem:
             exchange.refuse(problem)
         except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer
             answer_internal_error(self._shell, exchange, None)
 
-    def _take(self, exchange: Exchange, body: bytes, received_s: float) -> None:
+    def _take(self, kind: int, exchange: Exchange, body: bytes, received_s: float) -> None:
         """Raises Problem where it is not taken."""
         shell, read_s = self._shell, self._clock()
         try:
-            caller, request, remaining_s, load, pulled = wire.decode_forward(body)
+            forwarded = READ_BY[kind](body)
         except wire.MalformedMessage as error:
             raise self._malformed(exchange, error) from error
-        peer = peer_of(shell.neighborhood.peers, exchange, dict(exchange.headers), caller)
+        request, times = forwarded.request, (received_s, read_s)
+        peer = peer_of(shell.neighborhood.peers, exchange, dict(exchange.headers), forwarded.caller)
         exchange.headers.clear()  # they are read
-        origin = peer.neighbor
-        self._check(request, peer)
-        deadline_s, times = received_s + remaining_s, (received_s, read_s)
+        self._check(kind, request, peer)
         asker = Asker(partial(self._settled, exchange, request.id, times), exchange.break_off)
-        foreign_requests = shell.requests.foreign
-        ref = foreign_requests.take(request, deadline_s, origin, asker, load, pulled)
-        exchange.watch(partial(foreign_requests.abandon, ref))
+        outlet = PassedOutlet(exchange, *times) if kind == PASS else None
+        deadline_s = received_s + forwarded.remaining_s
+        ref = shell.requests.foreign.take(forwarded, deadline_s, peer.neighbor, asker, outlet)
+        exchange.watch(partial(shell.requests.foreign.abandon, ref))
 
     async def share(self, exchange: Exchange, _: Send) -> None:
         """A connection that requests share from now on."""
@@ -147,18 +155,24 @@ class PeerPaths:
         if not exchange.connection.switch(exchange, _SWITCH, lambda one: make(one, *told)):
             raise Problem("invalid", f"{SHARED}: expected nothing else on its connection")
 
-    def _check(self, request: Request, peer: Peer, *, passes: bool = False) -> None:
-        """Raises Problem where it is not taken."""
-        self._check_path(request, peer.caller.cluster)
-        if passes:
-            if not self._shell.machine.settings.passes:
-                why = "no request passes through this cluster"
-                raise Problem("unknown_type", why, id=name_of(request.id))
-            return
-        # Its home may have another handler: refused, it is decided again there.
-        unfit = self._shell.requests.workers.problem_with(request.work)
-        if unfit is not None:
-            raise Problem("invalid", unfit, id=name_of(request.id))
+    def _check(self, kind: int, request: Request, peer: Peer) -> None:
+        """Raises Problem where a request is not taken: also one whose way no node of this topology
+        sends it, which may have no end."""
+        sender, own = peer.caller.cluster, self._shell.cluster.id
+        why, reason = None, "invalid"
+        if request.path[-1] != sender:
+            why = f"path: expected it to end with {sender}, got {request.path[-1]}"
+        elif own in request.path:
+            why = f"path: it was at cluster {own} before"
+        elif len(request.path) > (hops_max := self._shell.topology.max_hops):
+            why = f"path: expected at most {hops_max} hops, got {len(request.path)}"
+        elif kind == FORWARD:
+            # Its home may have another handler: refused, it is decided again there.
+            why = self._shell.requests.workers.problem_with(request.work)
+        elif not self._shell.machine.settings.passes:
+            why, reason = "no request passes through this cluster", "unknown_type"
+        if why is not None:
+            raise Problem(reason, why, id=name_of(request.id))
 
     def _settled(
         self,
@@ -185,45 +199,6 @@ class PeerPaths:
                 exchange.refuse(_refusal(name_of(request_id), told))
         except Exception:  # noqa: BLE001 - as above
             answer_internal_error(self._shell, exchange, None)
-
-    async def passed(self, exchange: Exchange, _: Send) -> None:
-        """A request handed over that passes through. Its answer goes back on the same exchange, as
-        it comes once it has begun."""
-        received_s = self._clock()
-        body = await self._read(exchange, self._pass_limit_bytes)
-        self._pass(exchange, body, received_s)
-        del body  # the answer may take long
-        exchange.leave_task()
-
-    def passed_whole(self, exchange: Exchange, body: bytes) -> None:
-        """The same, of one that came whole."""
-        try:
-            if len(body) <= self._pass_limit_bytes:
-                self._pass(exchange, body, exchange.begun_s or self._clock())
-            else:
-                exchange.refuse(too_large(self._pass_limit_bytes, whole=True))
-        except Problem as problem:
-            exchange.refuse(problem)
-        except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer
-            answer_internal_error(self._shell, exchange, None)
-
-    def _pass(self, exchange: Exchange, body: bytes, received_s: float) -> None:
-        """Raises Problem where it is not taken."""
-        shell, read_s = self._shell, self._clock()
-        try:
-            forwarded = passed_wire.decode_pass(body)
-        except wire.MalformedMessage as error:
-            raise self._malformed(exchange, error) from error
-        peer = peer_of(shell.neighborhood.peers, exchange, dict(exchange.headers), forwarded.caller)
-        exchange.headers.clear()  # they are read
-        request_id, times = forwarded.request.id, (received_s, read_s)
-        self._check(forwarded.request, peer, passes=True)
-        deadline_s = received_s + forwarded.remaining_s
-        asker = Asker(partial(self._settled, exchange, request_id, times), exchange.break_off)
-        outlet = PassedOutlet(exchange, *times)
-        take = shell.requests.foreign.take_passed
-        ref = take(forwarded, deadline_s, peer.neighbor, asker, outlet)
-        exchange.watch(partial(shell.requests.foreign.abandon, ref))
 
     async def _read(
         self, exchange: Exchange, limit_bytes: int, *, handed_over: bool = True
@@ -362,20 +337,6 @@ class PeerPaths:
             told = {"neighbor": neighbor, "message": REQUEST, "reason": str(error)}
             _log.warning(Message("neighbor is not understood", **told))
         return Problem("invalid", f"body: {error}")
-
-    def _check_path(self, request: Request, sender: str) -> None:
-        """A way that no node of this topology sends a request may have no end."""
-        if request.path[-1] != sender:
-            ends = f"expected it to end with {sender}, got {request.path[-1]}"
-            raise Problem("invalid", f"path: {ends}", id=name_of(request.id))
-        own, hops_max = self._shell.cluster.id, self._shell.topology.max_hops
-        if own in request.path:
-            raise Problem(
-                "invalid", f"path: it was at cluster {own} before", id=name_of(request.id)
-            )
-        if len(request.path) > hops_max:
-            expected = f"expected at most {hops_max} hops, got {len(request.path)}"
-            raise Problem("invalid", f"path: {expected}", id=name_of(request.id))
 
     def other_version(self, exchange: Exchange) -> Problem:
         """Returns the refusal of a call of a version that is not spoken here."""

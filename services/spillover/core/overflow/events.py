@@ -148,9 +148,15 @@ class ForwardRefused(Event):
 
 @dataclass(slots=True)
 class ForwardLost(Event):
-    """The request had left and no answer will come: it may have run there."""
+    """The request had left and no answer will come, or no more of one that has begun: it may have
+    run there."""
 
     ref: int
+    cause: Cause | None = field(default=None, compare=False)
+    """The cause that the neighbor tells, if it does."""
+    problem: str | None = field(default=None, compare=False)
+    """Why, in the neighbor's words or in those of what reads its answer; None where all that is
+    known is that nothing more comes."""
 
 
 @dataclass(slots=True)

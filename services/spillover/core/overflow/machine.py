@@ -653,7 +653,7 @@ class NodeMachine(NodeFacts):
         visit.answering = True
         visit.deadline_s = math.inf
         request = visit.request
-        self.held.request_bytes -= request.size_bytes
+        self.register.held.request_bytes -= request.size_bytes
         request.work, request.size_bytes = None, 0
         where = visit.target.id if visit.state is AWAY else None
         self.decider.log.add(Note(now_s, request.id, BEGAN, where))
@@ -669,15 +669,18 @@ class NodeMachine(NodeFacts):
         answer.upstream_status, answer.cause = visit.refused_with, visit.undone_by
         self._reply(visit, answer, now_s)
 
-    def _broken_off(self, visit: Visit, now_s: float) -> None:
-        """The link has lost the rest of an answer."""
+    def _broken_off(self, visit: Visit, lost: ev.ForwardLost | None, now_s: float) -> None:
+        """The rest of an answer will not come: the link has lost it, or the neighbor says why."""
         self.decider.log.add(Note(now_s, visit.request.id, LOST_AT, visit.target.id))
         self.truncated += not visit.cancelling
         visit.network_s += max(0.0, now_s - visit.since_s)
         outcome = Outcome.CANCELLED if visit.cancelling else FAILED
-        problem = f"{BROKE_OFF}: cluster {visit.target.id} was lost"
-        answer = visit.answer(outcome, self.settings.cluster, problem)
-        answer.cause = Cause.CLIENT if visit.cancelling else Cause.NEIGHBOR
+        why, cause = f"cluster {visit.target.id} was lost", Cause.NEIGHBOR
+        if lost is not None:  # a neighbor that tells why says that it broke off, too
+            why = (lost.problem or why).removeprefix(f"{BROKE_OFF}: ")
+            cause = lost.cause or cause
+        answer = visit.answer(outcome, self.settings.cluster, f"{BROKE_OFF}: {why}")
+        answer.cause = Cause.CLIENT if visit.cancelling else cause
         self._reply(visit, answer, now_s)
         if visit.target.ramp_since_s is not None:
             self.neighbors.pace(visit.target, now_s)
@@ -724,7 +727,7 @@ class NodeMachine(NodeFacts):
             if event.load is not None:
                 self._heard_load(visit.group, visit.target.handle, event.load, now_s)
             if visit.answering:
-                self._broken_off(visit, now_s)
+                self._broken_off(visit, None, now_s)
                 return
             evidence.notice_lateness(self, visit, now_s)
             if event.upstream_status is not None:
@@ -737,7 +740,7 @@ class NodeMachine(NodeFacts):
         if visit is None or visit.state is not AWAY:
             return
         if visit.answering:
-            self._broken_off(visit, now_s)
+            self._broken_off(visit, event, now_s)
             return
         evidence.learn_missed(self, visit, now_s)
         self._lost_there(visit, now_s)

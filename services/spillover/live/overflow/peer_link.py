@@ -167,18 +167,19 @@ class PeerLink:
         """The last line of the neighbor's stream of reports."""
         self._calls = SPOKEN[0]
         """The calls of the newest version that both speak, as far as is known."""
-        self._pause_s = 0.0
-        """How long to wait before the next stream of reports."""
+        self._opens = asyncio.Event()
+        """Whether the next stream of reports is to be opened."""
         interpreters: dict[type, Callable[[Any], None]] = {
             link.LetGo: self._let_go,
             link.Ended: self._ended,
             link.SendCancel: self._send_cancel,
-            link.CancelLater: self._cancel_later,
             link.Tell: lambda command: self._feed(command.event),
             link.CallNext: self._call_next,
-            link.Reconnect: self._reconnect,
+            link.OpenStream: lambda _: self._opens.set(),
         }
-        self._obey = Driver[Any, Any](self._machine, timers, interpreters, on_failure).feed
+        driver = Driver[Any, Any](self._machine, timers, interpreters, on_failure)
+        driver.start(ev.TimerFired())
+        self._obey = driver.feed
 
     @property
     def url(self) -> str:
@@ -270,10 +271,6 @@ class PeerLink:
         failed = partial(self._obey, link.CancelFailed(command.ref))
         self._emulated_link.send(partial(self._post_cancel, command.ref), failed)
 
-    def _cancel_later(self, command: link.CancelLater) -> None:
-        due = link.CancelDue(command.ref)
-        self._timers.at(time.monotonic() + command.pause_s, lambda _: self._obey(due))
-
     # --- requests -----------------------------------------------------------------------------
 
     def _lose(self, ref: int) -> None:
@@ -315,7 +312,7 @@ class PeerLink:
             self._machine.left(ref)  # only now, and perhaps to another node
             self._post(way, time.monotonic())
         else:
-            self._obey(link.Broken(ref))
+            self._obey(link.Broken(ref, *wire.decode_broken(told)))
 
     def _came_back(self, way: ForwardWay, came_to: Response | BaseException) -> None:
         ref = way.command.ref
@@ -394,6 +391,7 @@ class PeerLink:
             is_there = self._is_distrusted = False
             self._last_line = b""
             self._complained.clear()
+            self._opens.clear()
             self._obey(link.StreamBegun())
             try:
                 await self._read_reports(self._machine.silence_s(self._emulated_link.delay_s))
@@ -422,7 +420,7 @@ class PeerLink:
             if self._machine.has_heard or reason != told:
                 told = reason
                 _log.info(Message("no reports", neighbor=self.cluster, reason=reason))
-            await asyncio.sleep(self._pause_s)
+            await self._opens.wait()
 
     def _know(self, url: str) -> None:
         caller = self._agreement.caller
@@ -491,9 +489,6 @@ class PeerLink:
                     raise
             else:
                 return
-
-    def _reconnect(self, command: link.Reconnect) -> None:
-        self._pause_s = command.pause_s
 
     def _hear(self, calls: Calls, line: bytes) -> None:
         if self._is_distrusted:
