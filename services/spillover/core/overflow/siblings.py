@@ -123,9 +123,13 @@ class Siblings:
     what comes (`heard`) and of connections that break (`lost`), and takes what is to be told
     (`take`)."""
 
-    def __init__(self, number: int, nodes: int, servers: int, now_s: float) -> None:
+    def __init__(  # noqa: PLR0915 - no more than what it remembers
+        self, number: int, nodes: int, servers: int, now_s: float
+    ) -> None:
         assert number >= 1
         self.number, self.nodes, self.servers = number, nodes, servers
+        self._nodes_most = nodes
+        """The largest number of nodes that there were by what this one has gone by."""
         self.share = 0
         self.view: View = NO_VIEW
         self.viewed_s = -math.inf
@@ -252,12 +256,8 @@ class Siblings:
                 self._latest = later(message.view, self._latest)
             case Prepare():
                 self._prepare(sender, message, now_s)
-            case Frozen() if self._answers and message.view == self._promised:
-                self._answers[sender] = message
-                if one.load is not None:
-                    one.load = replace(one.load, view=message.view, leaves=message.leaves)
-            case Frozen():  # it has promised another one: the next is to be later
-                self._latest = later(message.view, self._latest)
+            case Frozen():
+                self._answered(sender, one, message)
             case Installed() if message.view == self._promised and not self._answers:
                 self._install(message, now_s)
             case Give() if self.is_settled and message.view == self.view:
@@ -365,7 +365,7 @@ class Siblings:
 
     def use_nodes(self, nodes: int, now_s: float) -> None:
         """The site has so many nodes from now on: others may come, or are leaving."""
-        self.nodes = nodes
+        self.nodes, self._nodes_most = nodes, max(nodes, self._nodes_most)
         self._see(now_s)
 
     def begin_alone(self, now_s: float) -> None:
@@ -379,6 +379,11 @@ class Siblings:
     def _all(self) -> frozenset[int]:
         """Returns the nodes of the site, whoever is heard."""
         return frozenset(range(1, self.nodes + 1))
+
+    @property
+    def _ever(self) -> frozenset[int]:
+        """Returns those too that it has no more: they may still be there, and have servers."""
+        return frozenset(range(1, self._nodes_most + 1))
 
     @property
     def _share_max(self) -> int:
@@ -532,7 +537,7 @@ class Siblings:
         missed = self.known.keys() | self._heard_of | self._unmet
         is_first = self._promised == NO_VIEW and all(load.view == NO_VIEW for load in loads)
         until_s = max([s for one, s in self._back_by_s.items() if one not in up], default=-math.inf)
-        if not (missed - up or (is_first and not up >= self._all)):
+        if not (missed - up or (is_first and not up >= self._ever)):
             self._patience_s = math.inf
         else:
             if self._patience_s == math.inf:
@@ -554,6 +559,7 @@ class Siblings:
         self._latest = number_after(later(self._promised, self._latest)[0]), self.number
         self._promised, self._wanted = self._latest, nodes
         self._doubts, self._early = False, 0
+        self._tell_load(now_s)  # first, so that they know that this node hears them
         self._answers, self._retry_s = {self.number: self._frozen(now_s)}, now_s + RETRY_S
         self._tells += [
             Tell(other, Prepare(self._promised)) for other in sorted(nodes - {self.number})
@@ -572,6 +578,14 @@ class Siblings:
         self._doubts, self._early = False, 0
         self._tells.append(Tell(sender, self._frozen(now_s)))
 
+    def _answered(self, sender: int, one: Sibling, message: Frozen) -> None:
+        if not self._answers or message.view != self._promised:
+            self._latest = later(message.view, self._latest)  # the next is to be later
+            return
+        self._answers[sender] = message
+        if one.load is not None:
+            one.load = replace(one.load, view=message.view, leaves=message.leaves)
+
     def _frozen(self, now_s: float) -> Frozen:
         busy_for_s = max(0.0, self._spare_from_s - now_s)
         told = (self.share, self._is_fresh, busy_for_s, self._demand.leaves)
@@ -581,7 +595,7 @@ class Siblings:
         """Every node of the view that this one makes has told its share."""
         members = tuple(sorted(self._wanted))
         answers = [self._answers[member] for member in members]
-        is_whole = self._wanted >= self._all | self.known.keys() | self._heard_of
+        is_whole = self._wanted >= self._ever | self.known.keys() | self._heard_of
         # Then those that are fresh need to wait for nobody.
         waits = [one.busy_for_s for one in answers if not (is_whole and one.is_fresh)]
         self._spare_from_s = now_s + max(waits, default=0.0)
