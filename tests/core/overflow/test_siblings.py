@@ -324,6 +324,24 @@ def test_servers_given_in_a_view_before_it_is_installed_here_are_not_lost() -> N
     assert one.share == 3
 
 
+@pytest.mark.parametrize("gives", [Prepare((10, 1)), None])
+def test_servers_given_in_a_view_that_is_not_installed_here_are_nobodys(
+    gives: Prepare | None,
+) -> None:
+    """They are counted anew by whoever makes the next view: else the site would have more."""
+    _, other = two_nodes(6)
+    other.heard(1, Prepare((9, 1)), 1.0)
+    other.heard(1, Give((9, 1), 2), 1.0)
+    if gives is None:  # this one makes the next
+        other.demands(NO_DEMAND._replace(work_s=1.0), 1.0)
+        other.lost(1, 1.0, is_dead=True)
+        assert (other.members, other.share) == ({2}, 3)
+    else:
+        other.heard(1, gives, 1.0)
+        other.heard(1, Installed((10, 1), (1, 2), (1, 2), 1), 1.0)
+        assert other.share == 1
+
+
 def test_servers_are_not_given_to_a_node_that_does_not_hear_it() -> None:
     one, other = two_nodes(6)
     one.heard(2, SiblingLoad((), one.view, 2, 0, 0, 0.5, 0.0), 1.0)

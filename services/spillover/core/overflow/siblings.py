@@ -619,7 +619,6 @@ class Siblings:
         self._unmet = self.members - self.known.keys() - {self.number}
         share = min(message.share + self._early, self._share_max)
         self.share, self._spare, self._is_fresh = share, 0, False
-        self._early = 0
         self.viewed_s, self._retry_s = now_s, math.inf
         for one in self.known.values():
             one.given = 0
