@@ -11,7 +11,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from spillover.core.overflow.sibling_messages import SiblingLoad
+from spillover.core.overflow.sibling_messages import NO_VIEW, SiblingLoad
 from spillover.core.overflow.siblings import Demand, Siblings
 
 LATE_S_MAX = 0.002
@@ -124,6 +124,11 @@ class Site:
     def alive(self) -> list[SiteNode]:
         return [node for node in self.members.values() if node.machine is not None]
 
+    @property
+    def is_begun(self) -> bool:
+        """Returns whether a node has been in a view in this life."""
+        return any(node.machine and node.machine.view != NO_VIEW for node in self.alive)
+
     # --- time ---------------------------------------------------------------------------------
 
     def after(self, delay_s: float, call: Any, *told: Any) -> None:
@@ -216,7 +221,11 @@ class Site:
         node.machine = None
 
     def start(self, number: int) -> None:
-        if self.members[number].machine is None:
+        if self.members[number].machine is not None:
+            return
+        if self.at_backend and not self.is_begun:
+            self.after(WORK_S, self.start, number)  # nobody is left who knows that something runs
+        else:
             self.members[number].start()
 
     def leave(self, number: int) -> None:
