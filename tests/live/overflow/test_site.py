@@ -12,7 +12,7 @@ import pytest
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.quotas import Use
-from spillover.core.overflow.sibling_messages import Give
+from spillover.core.overflow.sibling_messages import Give, SiblingLoad
 from spillover.core.overflow.siblings import Siblings
 from spillover.live.overflow import sibling_wire
 from spillover.live.overflow.configured import Configured
@@ -96,6 +96,20 @@ def test_a_stream_ends_with_the_first_line_that_cannot_be_written():
             site.tell(ev.TellSibling(2, GIVE))
             assert [stream.ended for stream in streams] == [True, False]
             assert heard == [sibling_wire.encode(GIVE)]
+
+    asyncio.run(main())
+
+
+def test_a_new_stream_begins_with_the_load_that_was_told_last():
+    """Until then its reader does not hear the node, and may go on without it."""
+
+    async def main():
+        async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
+            heard, load = [], SiblingLoad((2,), (1, 1), 0, 0, 2, 0.0, 0.0)
+            site.tell(ev.TellSibling(2, load))
+            site.tell(ev.TellSibling(2, GIVE))
+            site.greet(site.open(2, taken_by(heard)))
+            assert [sibling_wire.decode(line) for line in heard[1:]] == [load]
 
     asyncio.run(main())
 

@@ -943,12 +943,15 @@ class NodeMachine(NodeFacts):
     def _share_servers(self, site: SiteServers, now_s: float) -> None:
         """Serve the queue with servers that siblings have given, and give them those that have no
         work here."""
-        siblings = site.siblings
+        siblings, admission = site.siblings, self.admission
+        is_usual = not (site.down or site.resting or admission.draining)
+        if is_usual and siblings.is_calm(site.waiting, site.busy, now_s):
+            return
         if siblings.share != site.total and site.take_share():
             self._serve_queue(now_s)
         self.home_load.elsewhere = siblings.load
-        demand = site.demand(self.home_load.own, leaves=self.admission.draining)
-        siblings.demands(demand, now_s, gives_all=self.admission.emptying)
+        demand = site.demand(self.home_load.own, leaves=admission.draining)
+        siblings.demands(demand, now_s, gives_all=admission.emptying)
         if siblings.share != site.total:
             site.take_share()
         for one in siblings.take():

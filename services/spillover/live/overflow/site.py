@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.names import owner_of
 from spillover.core.overflow.quotas import Quotas, Use
-from spillover.core.overflow.sibling_messages import NO_VIEW, SiblingMessage
+from spillover.core.overflow.sibling_messages import NO_VIEW, SiblingLoad, SiblingMessage
 from spillover.core.overflow.siblings import SILENCE_S, Siblings
 from spillover.live.http1.client import HttpClient, Response
 from spillover.live.http1.lines import Pace
@@ -113,6 +113,8 @@ class Site:
         """The siblings by their numbers, those too that the configuration has no more."""
         self._quotas: Quotas | None = None
         self._operated: Operated | None = None
+        self._load: SiblingLoad | None = None
+        """What was told last of the load of this node, the same to all."""
         self.passed_on = self.looked_up = 0
         """Clients' requests, and questions for them, that wait for other nodes; whoever takes them
         counts."""
@@ -209,8 +211,11 @@ class Site:
         return stream
 
     def greet(self, stream: ReportStream) -> None:
-        """Say on a new stream what does not come again by itself."""
+        """Say on a new stream what does not come again by itself, or not soon: until it has told
+        its load a node is not heard."""
         stream.put(sibling_wire.encode(GoesBy(self._configured.told)))
+        if self._load is not None:
+            stream.put(sibling_wire.encode(self._load))
         if self._operated is not None:
             stream.put(sibling_wire.encode(self._operated))
         if self._quotas is not None:
@@ -223,6 +228,8 @@ class Site:
             other.streams.remove(stream)
 
     def tell(self, command: ev.TellSibling) -> None:
+        if isinstance(command.message, SiblingLoad):
+            self._load = command.message
         other = self._others.get(command.sibling)
         if other is not None and other.streams:
             self._say([other], command.message)
