@@ -191,6 +191,24 @@ def test_a_sibling_is_dead_where_nothing_listens_any_more(listens):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("listens", [True, False])
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_sibling_is_over_where_it_drains_and_nothing_listens_any_more(leaves, listens):
+    """One that does not drain may have been cut off, with requests under way."""
+
+    async def main():
+        async with scripted(b"") as server:
+            url = server.url if listens else f"http://127.0.0.1:{free_port()}"
+            async with site_of_two(pytest.fail, url) as site:
+                told = SiblingLoad((1,), (1, 1), 0, 0, 0, 0.0, 0.0, leaves)
+                site.siblings.heard(2, told, 0.0)
+                with pytest.raises(PeerError) as failed:
+                    await site.pass_on(2, "GET", "/requests/x", headers=[], body=b"", timeout_s=9)
+                assert site.is_over(2, failed.value) is (leaves and not listens)
+
+    asyncio.run(main())
+
+
 def test_a_node_that_is_removed_is_heard_until_it_has_ended():
     async def main():
         fed = asyncio.Queue()

@@ -274,7 +274,9 @@ class SitePaths:
         try:
             told = await asked
         except PeerError as error:
-            return error if number in self._site.others or not may_run_twice else None
+            # One that has closed its door may wait for this node, which must not wait for it.
+            is_there = number in self._site.others and not self._site.is_over(number, error)
+            return error if is_there or not may_run_twice else None
         finally:
             if not exchange.response_complete:
                 exchange.unwatch()

@@ -348,6 +348,13 @@ class Site:
         those that are in its view, since a broken stream is no proof of death."""
         return sorted((self.siblings.up | self.siblings.members) - {self.number})
 
+    def is_over(self, number: int, error: PeerError) -> bool:
+        """Returns whether a sibling that drains has refused the connection for a question: nothing
+        is under way there but what it asks others, and what it remembers ends with it."""
+        known = self.siblings.known.get(number)
+        leaves = known is not None and known.load is not None and known.load.leaves
+        return leaves and isinstance(error.__cause__, ConnectionRefusedError)
+
     @property
     def passed_on_max(self) -> int:
         """Returns how many clients' requests may wait for other nodes: what finds no connection is
