@@ -111,6 +111,12 @@ SERVERS = Row(
         width=8,
     ),
     graph(
+        "How well is it known how long requests run?",
+        "Mean error, as a share of the mean: by what requests say, and if all counted alike.",
+        Query(largest(CLUSTER.of(signals.WORK_ERROR), "type", "by"), "{{type}} by {{by}}"),
+        unit="percentunit", width=8,
+    ),
+    graph(
         "How much of what they run fails?",
         "Share of the work run here; 1 while it is degraded; 1 while its backend wants rest.",
         Query(largest(CLUSTER.of(signals.FAILED_SHARE), "cluster"), "fails"),

@@ -31,6 +31,7 @@ from spillover.model.unlike_servers import (
     ServerClass,
     UnlikeServers,
 )
+from spillover.model.work_source import WorkSource
 
 CLUSTER_ID = re.compile(CLUSTER_PATTERN)
 """The form of cluster ids, plain ones only: they end up in headers, labels, file names and option
@@ -210,6 +211,16 @@ class Cluster:
     request, and a neighbor only what has to wait for a server here.
 
     Why: only you know which requests find something of each other, in a cache or loaded."""
+    work: WorkSource | None = None
+    """The part of a request that its time grows with. How long it runs is learned from that, for
+    each type apart, and what waits is counted in time instead of requests: in the waits that
+    decisions go by, in what neighbors are told, ask for and may send. `bytes`: the size of the
+    body. `{header: NAME}`: a number in a header of requests for a `proxy:` handler. `{json: FIELD,
+    prompt: FIELD}`: a number in a field of a body that is a JSON object, the length of another
+    field, or both. `1`, or not set: requests are counted. With equal servers and one node.
+
+    Why: only you know what says how long a request takes. Where all take about as long, a count
+    says as much."""
     url: str | None = None
     """The address at which clients reach the node. `spillover node` listens there unless `--bind`
     says otherwise.
@@ -374,6 +385,11 @@ class Cluster:
     def has_service(self) -> bool:
         """Returns whether some server is in front of a service that speaks HTTP."""
         return any(one.startswith(("http:", "proxy:")) for one in self.handlers.values())
+
+    @property
+    def counts_work(self) -> bool:
+        """Returns whether requests say how large they are, and what waits is counted by that."""
+        return self.work is not None or any(route.work is not None for route in self.routes)
 
     @property
     def weighs_between_sites(self) -> bool:
@@ -674,6 +690,7 @@ def _check_cluster(field: str, cluster: Cluster) -> None:
     _check_not_run_statuses(field, cluster)
     _check_failures(field, cluster)
     _check_affinity(field, cluster)
+    _check_work(field, cluster)
     _check_passing(field, cluster)
     check_limits(cluster, "topology", f"{field}.")
     _check_nodes(field, cluster)
@@ -749,6 +766,23 @@ def _check_affinity(field: str, cluster: Cluster) -> None:
     if not (source.is_in_body or cluster.passes):
         expected = "expected json:FIELD or prefix: requests have headers with a proxy: handler"
         _fail(f"{field}.affinity", expected)
+
+
+def _check_work(field: str, cluster: Cluster) -> None:
+    """Raise InputError for sources of work that requests cannot have here."""
+    if not cluster.counts_work:
+        return
+    told = [(f"{field}.work", cluster.work)]
+    told += [(f"{field}.routes[{at}].work", one.work) for at, one in enumerate(cluster.routes)]
+    for where, source in told:
+        if source is None:
+            continue
+        if (expected := source.fault()) is not None:
+            _fail(where, expected)
+        if source.header is not None and not cluster.passes:
+            _fail(where, "expected no header: requests have headers with a proxy: handler")
+        if isinstance(cluster.servers, tuple) or cluster.node_count > 1:
+            _fail(where, "expected only along with equal servers and one node")
 
 
 def _check_passing(field: str, cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ from spillover import __version__
 from spillover.apps.node.pool_view import Count, Milliseconds, TokensState, tokens_state
 from spillover.core.overflow.decisions import describe
 from spillover.core.overflow.knowledge import NeighborView
-from spillover.core.overflow.pools import learned_servers, unlike_servers
+from spillover.core.overflow.pools import learned_servers, sized_servers, unlike_servers
 from spillover.core.overflow.shadow import Shadow
 from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.recent import REFUSED, WINDOW_S, RecentEnds
@@ -211,6 +211,33 @@ class LearnedState(BaseModel):
     before that."""
 
 
+class WorkTypeState(BaseModel):
+    """What is known of how long requests of one type run."""
+
+    model_config = ConfigDict(extra="allow")
+
+    requests: Count
+    """How many were learned from."""
+    mean_ms: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+    error: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+    """The mean distance of expected and real times, as a share of the mean time."""
+    counted_error: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+    """The same, if each was expected to take the mean time. Where that is no larger, requests of
+    the type are counted."""
+
+
+class WorkState(BaseModel):
+    """What waits, where requests say how large they are."""
+
+    model_config = ConfigDict(extra="allow")
+
+    waiting_ms: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+    """For how long one server would be busy with it."""
+    unread: Count
+    """How many requests have said nothing that could be read: they count as the mean."""
+    types: dict[str, WorkTypeState]
+
+
 class NodeState(BaseModel):
     """One cluster as it is now. Other versions of a node may have more to tell."""
 
@@ -232,6 +259,8 @@ class NodeState(BaseModel):
     """null where the cluster has one node."""
     learned: LearnedState | None = None
     """null where the number of servers is given."""
+    work: WorkState | None = None
+    """null where requests are counted."""
     draining: bool
     lame_duck: bool = False
     """While draining: clients are still served here as ever, until balancers know of it."""
@@ -359,6 +388,23 @@ def _learned_state(shell: NodeShell) -> LearnedState | None:
     )
 
 
+def _work_state(shell: NodeShell) -> WorkState | None:
+    servers = sized_servers(shell.machine.servers)
+    if servers is None:
+        return None
+    line = servers.line
+    types = {
+        kind: WorkTypeState(
+            requests=told.requests,
+            mean_ms=told.mean_s * 1e3,
+            error=told.error,
+            counted_error=told.counted_error,
+        )
+        for kind, told in line.expected.told().items()
+    }
+    return WorkState(waiting_ms=line.waiting_s * 1e3, unread=line.expected.unread, types=types)
+
+
 def _site_state(shell: NodeShell) -> SiteState | None:
     if shell.site is None:
         return None
@@ -418,6 +464,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         tokens=None if pool is None else tokens_state(shell, pool),
         site=_site_state(shell),
         learned=_learned_state(shell),
+        work=_work_state(shell),
         neighbors=_neighbor_states(shell, now_s),
         turned_away=[
             TurnedAwayState(id=cluster, reason=why, age_s=age_s)

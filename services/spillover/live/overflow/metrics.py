@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.machine import NodeMachine
-from spillover.core.overflow.pools import learned_servers
+from spillover.core.overflow.pools import learned_servers, sized_servers
 from spillover.live.engine.metric_types import (
     Counters,
     Histogram,
@@ -223,6 +223,7 @@ class NodeMetrics(Collector):
         learned = learned_servers(machine.servers)
         moves = 0 if learned is None else learned.search.moves
         yield counter(signals.SERVERS_MOVES, cluster, [((), moves)])
+        yield from self._work(cluster)
         views = machine.neighbors.view(time.monotonic())
         ages = [((view.id,), view.age_s) for view in views if view.age_s is not None]
         yield from gauges(signals.NEIGHBOR_STATE_AGE, cluster, ages)
@@ -239,6 +240,21 @@ class NodeMetrics(Collector):
             for entry, count in counts.items()
         ]
         yield from gauges(signals.LEDGER, cluster, entries)
+
+    def _work(self, cluster: ClusterId) -> Iterator[Metric]:
+        """Yield what is known of the sizes of requests; nothing where these are counted."""
+        sized = sized_servers(self._machine.servers)
+        if sized is None:
+            return
+        line = sized.line
+        yield from gauges(signals.WAITING_WORK, cluster, [((), line.waiting_s)])
+        yield counter(signals.WORK_UNREAD, cluster, [((), line.expected.unread)])
+        errors = [
+            ((kind, by), error)
+            for kind, told in line.expected.told().items()
+            for by, error in (("work", told.error), ("count", told.counted_error))
+        ]
+        yield from gauges(signals.WORK_ERROR, cluster, errors)
 
     def _pushes_and_pulls(self, cluster: ClusterId) -> Iterator[Metric]:
         machine = self._machine

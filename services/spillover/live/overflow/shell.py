@@ -20,7 +20,7 @@ from spillover.core.overflow import events as ev
 from spillover.core.overflow.confirming import ConfirmingMachine
 from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.machine import NodeMachine
-from spillover.core.overflow.pools import site_servers
+from spillover.core.overflow.pools import site_servers, sized_servers
 from spillover.core.overflow.settings import NodeSettings
 from spillover.live.engine.alarms import finest_alarm
 from spillover.live.engine.moving import Moving
@@ -33,6 +33,7 @@ from spillover.live.handlers.make import (
     make_workers,
     upstreams_of,
 )
+from spillover.live.handlers.work_features import WorkFeatures
 from spillover.live.overflow.condition_log import ConditionLog
 from spillover.live.overflow.ending import Leaving, serve_as_lame_duck, wait_for_the_end
 from spillover.live.overflow.metrics import NodeMetrics
@@ -127,7 +128,7 @@ class NodeShell:
             self.metrics,
             self.room,
             self.timers,
-            feed=self.feed,
+            feed=self._feed_arrivals(),
             waiters=waiters,
             relays=relays,
             neighborhood=self.neighborhood,
@@ -354,6 +355,20 @@ class NodeShell:
     ) -> Driver[ev.Event, ev.Command]:
         driven = (self.machine, self.timers, self.interpreters, self.fail)
         return Driver(*driven, journal=journal, on_late=ev.HeldUp)
+
+    def _feed_arrivals(self) -> Callable[[Any], None]:
+        """Returns what feeds events of requests: with what they say of their size, where that
+        counts."""
+        if sized_servers(self.machine.servers) is None:
+            return self.feed
+        features, feed = WorkFeatures(self.cluster), self.feed
+
+        def feed_sized(event: Any) -> None:
+            if isinstance(event, ev.Arrived):
+                event.request.features = features.of(event.request)
+            feed(event)
+
+        return feed_sized
 
     def _make_workers(self, relays: Relays) -> Workers:
         cluster, pool = self.cluster, self.cluster.pool
