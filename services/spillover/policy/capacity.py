@@ -26,7 +26,8 @@ CHANGED = 3.0
 """A rate that is off by so many standard deviations, and CHANGED_BY besides, is another one."""
 
 DIFFERS = 1.5
-"""The same of a number that is rarely tried: it costs little to forget what was known of it."""
+"""A rate of a number that is rarely tried is another one if it is off by so many standard
+deviations: it costs little to forget what was known of it."""
 
 CHANGED_BY = math.log(1.25)
 

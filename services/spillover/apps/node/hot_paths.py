@@ -88,7 +88,7 @@ class HotPaths:
         self._pages = pages
         self._sessions = sessions
         self.doors = self._doors = doors
-        """None: there are no API tokens, and so no tenants."""
+        """The doors by API tokens; None where there are none, and so no tenants."""
         self._shell = shell
         self._clock = shell.timers.clock
         self._site: SitePaths | None = None
@@ -127,7 +127,7 @@ class HotPaths:
         self._routes[SIBLINGS] = ("GET",), peers.siblings
 
     def _go_by(self) -> None:
-        """The topology has changed."""
+        """Go by the topology, which has changed."""
         topology = self._shell.topology
         self._default_deadline_ms = topology.default_deadline_ms
         self._payload_limit_bytes = topology.payload_limit_bytes
@@ -162,7 +162,7 @@ class HotPaths:
             self._internal_error(exchange, None)
 
     async def _go_on(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
-        """What is not hot is the app's."""
+        """Have the app answer what is not hot."""
         if scope["path"].startswith(PEER_PREFIX):
             if is_of_another_version(scope["path"]):
                 exchange.refuse(self._peers.other_version(exchange))
@@ -172,7 +172,7 @@ class HotPaths:
         await self.cold(scope, receive, send)
 
     def _admit(self, exchange: Exchange) -> bool:
-        """See `Pages.admit`."""
+        """Returns whether there is more to do for a browser's page (`Pages.admit`)."""
         try:
             return self._pages.admit(exchange)
         except Problem as problem:
@@ -182,8 +182,8 @@ class HotPaths:
         return False
 
     def _let_in(self, exchange: Exchange, scope: Scope, send: Send, doors: Doors) -> Send | None:
-        """What to answer through, with who asks in the scope; None if that was answered with a
-        problem."""
+        """Returns what to answer through, with who asks in the scope; None if that was answered
+        with a problem."""
         try:
             return doors.let_in(exchange, scope, send)
         except Problem as problem:
@@ -193,8 +193,8 @@ class HotPaths:
         return None
 
     def direct(self, exchange: Exchange, body: bytes) -> None:
-        """`POST /requests` that came whole, and `GET /requests/{id}`: taken now, and answered now
-        or later. Of no page."""
+        """Take `POST /requests` that came whole, or `GET /requests/{id}`, which come from no page.
+        They are answered now or later."""
         received_s = exchange.begun_s or self._clock()
         try:
             if self._site is not None:
@@ -221,7 +221,7 @@ class HotPaths:
             self._internal_error(exchange, None)
 
     async def _post_request(self, exchange: Exchange, _: Send) -> None:
-        """The same, of a request that comes in pieces."""
+        """Take `POST /requests` that comes in pieces. Raises Problem."""
         received_s = exchange.begun_s or self._shell.now_s
         tenant = self._tenant(exchange)
         headers = read_headers(exchange.headers)
@@ -392,7 +392,8 @@ class HotPaths:
         preferences: Preferences,
         deadline_s: float,
     ) -> None:
-        """A name that is known: wait for the answer of the run under way, or give it again."""
+        """Answer a request whose name is known: wait for the answer of the run under way, or give
+        the answer again."""
         if entry.answer is not None:
             lines = REPLAYED_LINE + waited_line(preferences)
             self._answer(exchange, entry, lines, entry.answer)
@@ -418,7 +419,8 @@ class HotPaths:
     def _wait_or_accept(
         self, exchange: Exchange, entry: IdempotencyRecord, preferences: Preferences, lines: bytes
     ) -> None:
-        """Asynchronous: the answer if it comes while the client would wait, else 202."""
+        """Give an asynchronous request its answer, if that comes while the client would wait, else
+        202."""
         wait_s, both = preferences.wait_s, b"respond-async, wait=%d"
         if wait_s:
             on_answer = partial(self._answer, exchange, entry, lines + waited_line(preferences))
@@ -469,7 +471,8 @@ class HotPaths:
     def _answer_accepted(
         self, exchange: Exchange, entry: IdempotencyRecord, applied: bytes, lines: bytes
     ) -> None:
-        """202, and where to ask, once the request is surely accepted. Called by a timer too."""
+        """Answer with 202, and where to ask, once the request is surely accepted. Timers call it,
+        too."""
         if self._home_requests.is_unconfirmed(entry):
             give = partial(self._answer_accepted, exchange, entry, applied, lines)
             self._home_requests.when_accepted(entry, give)
@@ -482,7 +485,7 @@ class HotPaths:
         exchange.answer_raw(202, lines, encode_view(self._shell, entry))
 
     def _not_accepted(self, exchange: Exchange, entry: IdempotencyRecord, told: Told) -> None:
-        """What was to be accepted is refused after all, or the node ends before."""
+        """Answer a request that is refused after all, or whose node ends before it is accepted."""
         if not isinstance(told, Answer):
             self._answer(exchange, entry, b"", told)
 
@@ -493,14 +496,14 @@ class HotPaths:
 
 
 def _check_same(entry: IdempotencyRecord, request: Request) -> None:
-    """A name stays with what it was first given to, however often that runs."""
+    """Raise Problem where a name was first given to another request: it stays with that one."""
     if entry.fingerprint != fingerprint(request):
         detail = "this name was given to another request before"
         raise Problem("conflict", detail, id=entry.name)
 
 
 def _of_entry(entry: IdempotencyRecord, problem: Problem) -> Problem:
-    """The problem of such a request."""
+    """Returns the problem, told whether the request is keyed."""
     problem.is_keyed = entry.fingerprint is not None
     return problem
 

@@ -39,20 +39,20 @@ from spillover.model.request import Answer, Refusal, Request
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 ENVELOPE_LIMIT_BYTES = 65_536
-"""What a forward may take beyond its payload: path, names, numbers."""
+"""The bytes that a forward may take beyond its payload: path, names, numbers."""
 
 READ_S = 10.0
 """The time that a neighbor has to send all of a message."""
 
 PEER_OF = "spillover.peer_of"
-"""Where the scope of a call that goes on to the app has `peer_of` for its connection: called with
-whom the message names as its sender, or None."""
+"""The key in the scope of a call that goes on to the app, for `peer_of` of its connection: to be
+called with the sender that the message names, or None."""
 
 QUERY_MAX = 16
-"""Fields of a question for reports; later versions may ask more."""
+"""The most fields of a question for reports; later versions may ask more."""
 
 NUMBER_DIGITS_MAX = 4
-"""Of the number of a node that asks."""
+"""The most digits of the number of a node that asks."""
 
 JSON_LINE = b"content-type: application/json\r\n"
 
@@ -65,7 +65,7 @@ _log.addFilter(OncePerPeriod())
 
 
 class PeerPaths:
-    """The peers' side of one node."""
+    """The paths of one node that its neighbors use."""
 
     def __init__(self, shell: NodeShell) -> None:
         self._shell = shell
@@ -76,14 +76,14 @@ class PeerPaths:
         shell.on_change.append(self._go_by)
 
     def _go_by(self) -> None:
-        """The topology has changed."""
+        """Go by the topology, which has changed."""
         limit_bytes = self._shell.topology.payload_limit_bytes
         self._limits_bytes[FORWARD] = limit_bytes + ENVELOPE_LIMIT_BYTES
         passed_bytes = self._shell.cluster.passed_body_limit_bytes
         self._limits_bytes[PASS] = passed_bytes + 3 * ENVELOPE_LIMIT_BYTES
 
     async def hello(self, exchange: Exchange, _: Send) -> None:
-        """Who this is, to a neighbor that wants to know whether it is believed here."""
+        """Tell a neighbor who this is: it wants to know whether it is believed here."""
         hello = dict(exchange.headers).get(HELLO, b"")
         if self._shell.site is not None and read_hello(hello)[0].cluster == self._shell.cluster.id:
             check_sibling(self._shell, exchange)
@@ -97,14 +97,14 @@ class PeerPaths:
         exchange.answer_raw(200, JSON_LINE, json.dumps(told).encode())
 
     async def forward(self, exchange: Exchange, _: Send) -> None:
-        """A request handed over; the answer goes back on the same exchange."""
+        """Take a request that is handed over; the answer goes back on the same exchange."""
         received_s = self._clock()
         body = await self._read(exchange, self._limits_bytes[FORWARD])
         self._take(FORWARD, exchange, body, received_s)
         await exchange.answered()
 
     async def passed(self, exchange: Exchange, _: Send) -> None:
-        """The same of a request that passes through. Its answer goes back as it comes once it has
+        """Take a request that passes through. Its answer goes back as it comes once it has
         begun."""
         received_s = self._clock()
         body = await self._read(exchange, self._limits_bytes[PASS])
@@ -126,7 +126,7 @@ class PeerPaths:
             answer_internal_error(self._shell, exchange, None)
 
     def _take(self, kind: int, exchange: Exchange, body: bytes, received_s: float) -> None:
-        """Raises Problem where it is not taken."""
+        """Take a request. Raises Problem where it is not taken."""
         shell, read_s = self._shell, self._clock()
         try:
             forwarded = READ_BY[kind](body)
@@ -143,7 +143,7 @@ class PeerPaths:
         exchange.watch(partial(shell.requests.foreign.abandon, ref))
 
     async def share(self, exchange: Exchange, _: Send) -> None:
-        """A connection that requests share from now on."""
+        """Have requests share this connection from now on. Raises Problem."""
         headers = dict(exchange.headers)
         peer = peer_of(self._shell.neighborhood.peers, exchange, headers, None)
         asked_for = headers.get(b"upgrade", b"").lower()
@@ -203,8 +203,8 @@ class PeerPaths:
     async def _read(
         self, exchange: Exchange, limit_bytes: int, *, handed_over: bool = True
     ) -> bytes:
-        """The whole body. A neighbor that is slow to send it is told just that: no deadline of the
-        request has passed, it was not even read."""
+        """Returns the whole body. A neighbor that is too slow to send it is told so: no deadline
+        has passed, the request was not even read."""
         try:
             return await exchange.read_body(limit_bytes, READ_S)
         except Problem as problem:
@@ -216,8 +216,8 @@ class PeerPaths:
             raise
 
     async def cancel(self, exchange: Exchange, _: Send) -> None:
-        """Whoever handed a request over wants it cancelled. What came of that is in the answer to
-        the request itself."""
+        """Cancel a request for the neighbor that handed it over. The answer to the request itself
+        tells what came of that."""
         headers = dict(exchange.headers)
         body = await self._read(exchange, ENVELOPE_LIMIT_BYTES, handed_over=False)
         try:
@@ -232,7 +232,7 @@ class PeerPaths:
         exchange.answer_raw(200, JSON_LINE, found)
 
     async def reports(self, exchange: Exchange, send: Send) -> None:
-        """A stream of this node's reports, until one of the two ends it."""
+        """Write a stream of this node's reports, until one of the two ends it."""
         try:
             query = _query(exchange)
             terms = Terms.read(query)
@@ -266,7 +266,7 @@ class PeerPaths:
             exchange.unwatch()
 
     async def siblings(self, exchange: Exchange, send: Send) -> None:
-        """A stream of what this node tells another one of its site, until one of the two ends
+        """Write a stream of what this node tells another one of its site, until one of the two ends
         it."""
         check_sibling(self._shell, exchange)
         try:
@@ -308,14 +308,15 @@ class PeerPaths:
     def _hear_stranger(
         self, exchange: Exchange, headers: Mapping[bytes, bytes], configuration: str
     ) -> None:
-        """Who is no neighbor here may be one by what it goes by, if it is of this federation."""
+        """Hear which configuration a node of this federation goes by that is no neighbor here: by
+        that one it may be."""
         with contextlib.suppress(TurnedAway):
             cluster = self._shell.neighborhood.peers.member(exchange.connection, headers.get(HELLO))
             self._shell.neighborhood.configured.heard(cluster, configuration)
 
     async def _report(self, exchange: Exchange, send: Send, stream: ReportStream) -> None:
-        """The stream behind its head. A bug in here cannot be told any more: what would be written
-        is taken for a part of the stream."""
+        """Write the stream behind its head. A bug in here cannot be answered any more: it would be
+        taken for a part of the stream."""
         try:
             self._shell.feed(ReportAsked())
             exchange.watch(stream.end)
@@ -329,7 +330,8 @@ class PeerPaths:
             raise
 
     def _malformed(self, exchange: Exchange, error: wire.MalformedMessage) -> Problem:
-        """Counted where the connection has said whose it is."""
+        """Returns the refusal of a message that cannot be read, which is counted where the
+        connection has said whose it is."""
         peer: Peer | None = exchange.connection.peer
         if peer is not None:
             neighbor = peer.caller.cluster
@@ -376,13 +378,13 @@ def peer_of(
 
 
 def _query(exchange: Exchange) -> dict[str, list[str]]:
-    """Raises ValueError where there are too many fields."""
+    """Returns the fields of the query. Raises ValueError where there are too many."""
     return parse_qs(exchange.query.decode("latin-1"), max_num_fields=QUERY_MAX)
 
 
 def _refusal(name: str, refuse: Refuse) -> Problem:
-    """What a neighbor is told that has to decide again: never that the deadline has passed, which
-    would be an answer."""
+    """Returns the refusal for a neighbor that has to decide again: never that the deadline has
+    passed, which would be an answer."""
     if refuse.reason is Refusal.TOO_LATE:
         refuse.reason = Refusal.QUEUE_FULL
     problem = problem_of(name, refuse)

@@ -30,7 +30,7 @@ LOOK_S = 0.25
 
 ATTEMPT = re.compile("[0-9]{1,9}")
 QUERY_MAX = 8
-"""Fields of a query; later versions may say more."""
+"""The most fields of a query; later versions may say more."""
 
 
 class SessionPaths:
@@ -57,7 +57,8 @@ class SessionPaths:
         shell.metrics.registry.register(self.clients)
 
     async def serve(self, exchange: Exchange, send: Send, token: ApiToken | None) -> None:
-        """GET begins a session, DELETE ends it. The names of each tenant's clients are its own."""
+        """Begin a session by GET, or end it by DELETE. The names of each tenant's clients are its
+        own."""
         name, attempt, moved = _asked(exchange)
         tenant = "" if token is None else token.tenant
         client = request_id_of(tenant, name)
@@ -99,15 +100,15 @@ class SessionPaths:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def go_by(self, configuration: Configuration) -> None:
-        """Clients are told of this one from now on."""
+        """Tell clients of this configuration from now on."""
         stamp = configuration.stamp
         self._letting_in.change(*_limits(configuration.topology))
         servers = servers_of(configuration.topology)
         self.clients.announce(stamp.version, stamp.cluster, servers, stamp.epoch)
 
     def _count_in(self, client: str, tenant: str) -> None:
-        """Raises Problem where the tenant has as many sessions as it may. One that comes again,
-        perhaps after a connection that it has lost, takes its own place."""
+        """Count a session of a tenant. Raises Problem where it has as many as it may; a client that
+        comes again, perhaps after a connection that it has lost, takes its own place."""
         quotas = self._shell.requests.home.quotas
         if quotas is None or not tenant:
             return
@@ -124,7 +125,7 @@ class SessionPaths:
     def _while_known(
         self, token: ApiToken | None, session: Session
     ) -> AbstractContextManager[None]:
-        """End it when its API token counts no more."""
+        """End a session when its API token counts no more."""
         if self._access is None or token is None:
             return nullcontext()
         if not self._access.still_knows(token):  # since it was asked for
@@ -140,7 +141,8 @@ class SessionPaths:
             self._shell.timers.at(self._shell.now_s + wait_s, self._look)
 
     def _look(self, _: float) -> None:
-        """Once in a while, as long as there are clients: where the node drains, they are to go."""
+        """Look once in a while, as long as there are clients, whether the node drains: then they
+        are to go."""
         self._is_looking = False
         draining = self._shell.machine.draining
         if draining and not self._has_parted:
@@ -175,7 +177,7 @@ class SessionPaths:
 
 
 def _put(exchange: Exchange, ended: asyncio.Event, line: bytes) -> None:
-    """Write a line; a client that does not read must not miss one, so that it goes."""
+    """Write a line to a client. One that does not read must not miss any, and is let go of."""
     if exchange.connection.write_paused:
         exchange.break_off()
         ended.set()

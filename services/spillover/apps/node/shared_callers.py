@@ -65,14 +65,14 @@ _log.addFilter(OncePerPeriod())
 
 
 class Check(Protocol):
-    """Whether a request of this neighbor may be taken; raises Problem if not."""
+    """Checks whether a request of this neighbor may be taken; raises Problem if not."""
 
     def __call__(self, kind: int, request: Request, peer: Peer) -> None: ...
 
 
 class SharedCaller(SharedConnection):
-    """One of them. For its server it is a connection like any other, but that none of its bounds
-    is the server's (`bounds.Due`)."""
+    """A connection on which a neighbor hands requests over. For its server it is a connection like
+    any other, but that none of its bounds is the server's (`bounds.Due`)."""
 
     due_s = cut_s = math.inf
 
@@ -116,7 +116,7 @@ class SharedCaller(SharedConnection):
         """Do nothing: where a neighbor is to send its work, reports tell."""
 
     def shutdown(self) -> None:
-        """End it once what is under way is answered."""
+        """End the connection once what is under way is answered."""
         self._callee.leave()
         self.write_soon()
         self._loop.call_later(LAST_WORDS_S, self._end_if_done)
@@ -181,7 +181,7 @@ class SharedCaller(SharedConnection):
             self.transport.abort()
 
     def wait_unread(self) -> None:
-        """Count it."""
+        """Count what is unread."""
         self._count()
 
     def connection_lost(self, _: Exception | None) -> None:
@@ -240,7 +240,7 @@ class SharedCaller(SharedConnection):
         self._callee.refuse(number, wire.encode_refused("queue_full"))
 
     def has_ended(self, number: int) -> None:
-        """The end of an answer that passes through leaves."""
+        """Forget a request: the end of its answer, which passes through, leaves."""
         self._refs.pop(number, None)
         self.write_soon()
 
@@ -270,7 +270,7 @@ class SharedCaller(SharedConnection):
         self.write_soon()
 
     def break_off(self, number: int, why: bytes = b"") -> None:
-        """The answer is lost: on the emulated link, or since it never will be whole."""
+        """Break an answer off that is lost on the emulated link, or never will be whole."""
         self._refs.pop(number, None)
         self._callee.break_off(number, why)
         self.write_soon()
@@ -317,7 +317,7 @@ class SharedCaller(SharedConnection):
         _log.warning(Message("neighbor is not understood", **told))
 
     def _end_for(self, fault: str) -> None:
-        """End it for a frame that may not come: what follows would mean nothing."""
+        """End the connection for a frame that may not come: what follows would mean nothing."""
         if not self.transport.is_closing():
             self._complain(FRAME, fault)
             self.transport.abort()

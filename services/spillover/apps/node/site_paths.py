@@ -31,7 +31,7 @@ from spillover.model.errors import NotDelivered, PeerError
 from spillover.model.ids import request_id_of
 
 EXPLAIN_PREFIX = "/explain/"
-"""What follows it is a request's name."""
+"""The path before a request's name, to ask what happened to it."""
 
 ASKED_AS = b"spillover-site"
 """A header of what one node passes on to another one: OWNER, KNOWN or LOOKED_AT."""
@@ -46,14 +46,14 @@ ELSEWHERE = b"spillover-elsewhere"
 """A header of the answer: the name does not belong to the node, or is not known there."""
 
 AGAIN_S = 0.02
-"""So long until it is looked again who has a name, while nodes come and go."""
+"""The pause before it is looked again who has a name, while nodes come and go."""
 
 LOOKS_MAX = 50
-"""A node that may know a request and cannot be asked is tried so often, AGAIN_S apart: one that is
-dead is not of the site any more by then."""
+"""The most attempts at a node that may know a request and cannot be asked, AGAIN_S apart: one that
+is dead is not of the site any more by then."""
 
 LOOKUP_S = 900.0
-"""How long a sibling may take at most to tell of a request: as long as a client may wait."""
+"""The time that a sibling has to tell of a request: as long as a client may wait."""
 
 _OF_CONNECTION = frozenset({
     *(b"connection", b"content-length", b"expect", b"host", b"keep-alive", b"te", b"trailer"),
@@ -133,7 +133,7 @@ class SitePaths:
 
     @contextmanager
     def _passing_on(self, name: str | None) -> Iterator[None]:
-        """A request waits for other nodes meanwhile. Raises Problem where too many do."""
+        """Counts a request that waits for other nodes. Raises Problem where too many do."""
         site = self._site
         _check_room(site.passed_on, site.passed_on_max, name)
         site.passed_on += 1
@@ -144,7 +144,7 @@ class SitePaths:
 
     @contextmanager
     def _looking_up(self, name: str) -> Iterator[None]:
-        """A question does so."""
+        """Counts a question that waits for other nodes. Raises Problem where too many do."""
         site = self._site
         _check_room(site.looked_up, site.looked_up_max, name)
         site.looked_up += 1
@@ -284,7 +284,7 @@ class SitePaths:
 
 
 def _elsewhere(name: str) -> Problem:
-    """The name is not known here, which the node that asks is told."""
+    """Tells the node that asks that the name is not known here."""
     headers = [(ELSEWHERE, b"1")]
     return Problem("unknown_request", "not known at this node", name, headers=headers)
 

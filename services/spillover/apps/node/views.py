@@ -538,12 +538,12 @@ def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
 
 
 def _url_of(topology: Topology, cluster: ClusterId) -> str | None:
-    """None of a neighbor that is to be none, and is no part of the topology any more."""
+    """Returns the url of a cluster; None where the topology has it no more."""
     return topology.cluster(cluster).url if cluster in topology.cluster_ids else None
 
 
 def link_state(shell: NodeShell, neighbor: NeighborView) -> LinkState | None:
-    """None where the link is as the topology has it."""
+    """Returns what is emulated on a link; None where the link is as the topology has it."""
     delay_s, loss, cut = shell.neighborhood.emulated[neighbor.handle].faults
     delay_ms = round(delay_s * 1e3, 6)
     if not loss and not cut and delay_ms == round(neighbor.delay_s * 1e3, 6):
@@ -552,8 +552,8 @@ def link_state(shell: NodeShell, neighbor: NeighborView) -> LinkState | None:
 
 
 def explanation(shell: NodeShell, request_id: RequestId) -> Explanation | None:
-    """None where nothing about the request is remembered. What came too late to be decided about
-    has an end all the same."""
+    """Returns what happened to a request here; None where nothing of it is remembered. One that
+    came too late to be decided about has an end all the same."""
     log = shell.machine.decider.log
     story = shell.machine.decider.log.tell(request_id)
     if not story:
@@ -567,7 +567,7 @@ def explanation(shell: NodeShell, request_id: RequestId) -> Explanation | None:
 
 
 def _in_short(record: dict[str, Any]) -> dict[str, Any]:
-    """A record of the story; decisions are told in full elsewhere."""
+    """Returns a record of the story; decisions are told in full elsewhere."""
     if record["event"] != "decided":
         return record
     return {name: record[name] for name in ("at_ms", "event", "outcome", "neighbor")}

@@ -31,13 +31,12 @@ from spillover.live.overflow.shared_calls import SharedCall
 from spillover.live.overflow.wire import UNSAID, UNTIMED, MalformedMessage, within_wait
 from spillover.model.causes import Cause
 from spillover.model.passed import PassedHead
-from spillover.model.request import DONE
 
 
 class PassedLink(PeerLink):
     """The sending side of a link over which requests pass."""
 
-    READS_SMALL = True
+    PASSES = True
 
     def __init__(self, *, relays: Relays, **told: Any) -> None:
         super().__init__(**told)
@@ -87,15 +86,6 @@ class PassedLink(PeerLink):
             if way.asked is not None:
                 way.asked.cancel()
             self._obey(link.Broken(way.command.ref))
-
-    def _read_answer(
-        self, way: ForwardWay, message: bytes, sent_s: float, received_s: float
-    ) -> link.Broken | ev.ForwardAnswered:
-        """What is done has come in frames: an answer that says so without them is none."""
-        told = super()._read_answer(way, message, sent_s, received_s)
-        if isinstance(told, ev.ForwardAnswered) and told.answer.outcome is DONE:
-            return link.Broken(way.command.ref)
-        return told
 
     def _answered(self, told: ev.ForwardAnswered) -> None:
         """The answer was whole. Its connection may still have to be told so."""
