@@ -44,7 +44,8 @@ class Session:
 
 class Clients(Collector):
     """`numbers` tells how many clients the neighbors have, as far as they say; `on_count` is told
-    how many the cluster has whenever there are more or fewer here. `shares_server` is as `NodeClients` has it."""
+    how many the cluster has whenever there are more or fewer here. `shares_server` is as
+    `NodeClients` has it."""
 
     def __init__(
         self,
