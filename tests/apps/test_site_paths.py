@@ -43,6 +43,9 @@ class ScriptedSite:
         self.siblings.woke(0.0)
         self.number, self.passed_on, self.looked_up = 1, 0, 0
 
+    def share_sessions(self, _):
+        pass
+
     @property
     def others(self):
         left = self._leaves_after is not None and len(self.asked) >= self._leaves_after

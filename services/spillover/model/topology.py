@@ -507,17 +507,19 @@ class Topology:
     Why: at 300 s it allows 333 such requests a second. An entry takes about 1 KiB besides its
     result, so that small results take about 100 MB at most."""
     client_connects_per_s: Annotated[float, above(0)] = 100.0
-    """The number of clients that a node lets in per second, of those that want a session. Others
+    """The number of clients that a cluster lets in per second, of those that want a session. Others
     get 503 `reconnect_limit` and try again, or elsewhere.
 
     Why: after a change or a failure many come at once, and each costs as much as some requests."""
     client_connects_burst: Annotated[int, at_least(1)] = 50
-    """The number of clients that a node lets in at once, of those that want a session.
+    """The number of clients that each node of a cluster lets in at once, of those that want a
+    session.
 
     Why: half a second's worth, so that a small crowd is served elsewhere at once when its node
     dies."""
     client_sessions_max: Annotated[int, at_least(0)] = 10_000
-    """The number of clients that may have a session at a node. Others get 503 `too_many_clients`.
+    """The number of clients that may have a session at a cluster, at all its nodes together. Others
+    get 503 `too_many_clients`.
 
     Why: each holds a connection and some 20 KB, so that they take 200 MB at most."""
     is_named: bool = field(default=True, compare=False)

@@ -478,9 +478,10 @@ class Siblings:
         return self._told_s + _pause_s(told, self._waiting, self._told_idle)
 
     def _tell_if_due(self, now_s: float) -> None:
-        if now_s >= self._tell_at_s():
-            self._tell_load(now_s)
         self._tell_s = self._tell_at_s()
+        if now_s >= self._tell_s:
+            self._tell_load(now_s)
+            self._tell_s = now_s + BEAT_S
 
     def _tell_load(self, now_s: float) -> None:
         demand = self._demand

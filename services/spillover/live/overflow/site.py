@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 from spillover.core.overflow import events as ev
@@ -30,7 +30,7 @@ from spillover.live.overflow.metrics import LINE, RAISED
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.protocol import AT_SIBLING, SIBLINGS
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX, ReportStream
-from spillover.live.overflow.sibling_wire import GoesBy, OfShells, Operated, Uses
+from spillover.live.overflow.sibling_wire import GoesBy, OfShells, Operated, Sessions, Uses
 from spillover.live.overflow.wire import Caller, MalformedMessage
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.errors import InputError, NotDelivered, OutcomeUnknown, PeerError
@@ -81,6 +81,17 @@ class SiteProcess(NamedTuple):
     """The addresses at which they call each other, in the order of their numbers."""
 
 
+class SharedSessions(Protocol):
+    """The sessions of clients at this node, which count at all of them."""
+
+    @property
+    def here(self) -> Sessions:
+        """Returns what siblings are told."""
+
+    def hear(self, node: int, told: Sessions | None) -> None:
+        """A sibling tells this; None where it is not heard any more."""
+
+
 class Site:
     """The siblings of node `number` of a cluster. `feed` takes what they say; `caller` is how this
     node names itself, `configured` what it goes by. `on_failure` takes an error by which this node
@@ -113,6 +124,7 @@ class Site:
         """The siblings by their numbers, those too that the configuration has no more."""
         self._quotas: Quotas | None = None
         self._operated: Operated | None = None
+        self._sessions: SharedSessions | None = None
         self._load: SiblingLoad | None = None
         """What was told last of the load of this node, the same to all."""
         self.passed_on = self.looked_up = 0
@@ -148,6 +160,16 @@ class Site:
         """Take in what siblings tell of tenants from now on. What is to be told, `say_uses`
         says."""
         self._quotas = quotas
+
+    def share_sessions(self, sessions: SharedSessions) -> None:
+        """Have siblings hear of clients' sessions here, and these of theirs, from now on."""
+        self._sessions = sessions
+        self.say_sessions()
+
+    def say_sessions(self) -> None:
+        """Tell all siblings how many clients have a session here now."""
+        if self._sessions is not None:
+            self._say(self._others.values(), self._sessions.here)
 
     def operate(self, policy: str, shadow: str | None, *, drains: bool) -> None:
         """Have processes that are started again do as operators have told this one, and this one
@@ -218,6 +240,8 @@ class Site:
             stream.put(sibling_wire.encode(self._load))
         if self._operated is not None:
             stream.put(sibling_wire.encode(self._operated))
+        if self._sessions is not None:
+            stream.put(sibling_wire.encode(self._sessions.here))
         if self._quotas is not None:
             self._quotas.tell_all()
 
@@ -263,6 +287,8 @@ class Site:
             self._feed(ev.SiblingLost(number, is_dead))
             if self._quotas is not None:
                 self._quotas.lost(number)
+            if self._sessions is not None:
+                self._sessions.hear(number, None)
             if reason != told:
                 told = reason
                 _log.info(Message("sibling is not heard", node=number, reason=reason))
@@ -335,6 +361,9 @@ class Site:
                 self._quotas.hear(number, message.tenants, time.monotonic())
         elif isinstance(message, Operated):
             self._hear_operated(message)
+        elif isinstance(message, Sessions):
+            if self._sessions is not None:
+                self._sessions.hear(number, message)
         elif message is not None:
             self._feed(ev.SiblingHeard(number, message))
         # Again and again, since whoever asks for it does so once a while.
