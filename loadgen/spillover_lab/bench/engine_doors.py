@@ -94,8 +94,7 @@ async def running_doors(
                 else [near[f"{site}", f"{to} {place}"] for place, _ in enumerate(own)]
                 for to, own in enumerate(ports)
             ]
-            start = _haproxy if door.program == "haproxy" else _other
-            urls.append(await start(stack, door, site, reached))
+            urls.append(await _STARTS[door.program](stack, door, site, reached))
         yield urls
 
 
@@ -116,19 +115,19 @@ async def _haproxy(stack: AsyncExitStack, door: Door, _: int, engines: Engines) 
     return (await stack.enter_async_context(running_haproxy(text, listening))).url
 
 
-async def _other(stack: AsyncExitStack, door: Door, site: int, engines: Engines) -> str:
-    binary = find_program(door.program) or door.program
+async def _envoy(stack: AsyncExitStack, _: Door, site: int, engines: Engines) -> str:
+    return await stack.enter_async_context(running_envoy(site, engines))
+
+
+async def _cache_aware(stack: AsyncExitStack, door: Door, _: int, engines: Engines) -> str:
     port, metrics_port = _free_ports()
-    if door.program == "envoy":
-        directory = stack.enter_context(tempfile.TemporaryDirectory())
-        file = Path(directory) / "envoy.json"
-        file.write_text(json.dumps(envoy_bootstrap(port, SITES[site], engines)), encoding="utf-8")
-        told = ["-c", str(file), "--concurrency", "1", "--disable-hot-restart"]
-    else:
-        urls = [f"http://{HOST}:{one}" for ports in engines for one in ports]
-        told = [*door.arguments, "--policy", "cache_aware", "--host", HOST, "--port", str(port)]
-        told += ["--prometheus-port", str(metrics_port), "--worker-urls", *urls]
-    running = started(door.name, (binary, *told), f"http://{HOST}:{port}", path="/readiness")
+    urls = [f"http://{HOST}:{one}" for ports in engines for one in ports]
+    command = (
+        *(find_program(door.program) or door.program, *door.arguments),
+        *("--policy", "cache_aware", "--host", HOST, "--port", f"{port}"),
+        *("--prometheus-port", f"{metrics_port}", "--worker-urls", *urls),
+    )
+    running = started(door.name, command, f"http://{HOST}:{port}", path="/readiness")
     return (await stack.enter_async_context(running)).url
 
 
@@ -139,63 +138,88 @@ def _free_ports() -> tuple[int, int]:
         return one.getsockname()[1], other.getsockname()[1]
 
 
-def envoy_bootstrap(port: int, zone: str, engines: Engines) -> dict[str, Any]:
-    """Returns what Envoy is told at a site: load-aware locality, and inside a site hashing of the
-    sessions with bounded loads."""
+_STARTS = {"haproxy": _haproxy, "envoy": _envoy, "smg": _cache_aware}
 
-    def address(of: int) -> dict[str, Any]:
-        return {"socket_address": {"address": HOST, "port_value": of}}
 
-    def of_type(name: str, **fields: Any) -> dict[str, Any]:
-        type_ = f"type.googleapis.com/envoy.extensions.{name}"
-        return {"name": name, "typed_config": {"@type": type_, **fields}}
+def of_type(name: str, **fields: Any) -> dict[str, Any]:
+    """Returns an extension of Envoy."""
+    return {
+        "name": name,
+        "typed_config": {"@type": f"type.googleapis.com/envoy.extensions.{name}", **fields},
+    }
 
-    def policy(extension: dict[str, Any]) -> dict[str, Any]:
-        return {"policies": [{"typed_extension_config": extension}]}
 
+def _policy(extension: dict[str, Any]) -> dict[str, Any]:
+    return {"policies": [{"typed_extension_config": extension}]}
+
+
+def _address(port: int) -> dict[str, Any]:
+    return {"socket_address": {"address": HOST, "port_value": port}}
+
+
+def _choice(engines: Engines) -> dict[str, Any]:
+    """Returns the choice: load-aware locality, and inside a site hashing of sessions with bounded
+    loads."""
+    name = "load_balancing_policies.ring_hash.v3.RingHash"
     bounded = {"hash_balance_factor": round(BOUND * 100)}
-    inside = of_type(
-        "load_balancing_policies.ring_hash.v3.RingHash", consistent_hashing_lb_config=bounded
-    )
+    inside = of_type(name, consistent_hashing_lb_config=bounded)
     name = "load_balancing_policies.load_aware_locality.v3.LoadAwareLocality"
-    between = of_type(name, endpoint_picking_policy=policy(inside))
+    between = of_type(name, endpoint_picking_policy=_policy(inside))
+    return _policy(between if len(engines) > 1 else inside)
+
+
+def envoy_bootstrap(
+    port: int, site: int, engines: Engines, filters: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """Returns what Envoy is told at a site."""
     unlimited = dict.fromkeys(("max_connections", "max_pending_requests", "max_requests"), 10**6)
+    endpoints = [
+        {
+            "locality": {"zone": SITES[to]},
+            "lb_endpoints": [{"endpoint": {"address": _address(one)}} for one in ports],
+        }
+        for to, ports in enumerate(engines)
+    ]
     cluster = {
         "name": "engines",
         "connect_timeout": "5s",
         "circuit_breakers": {"thresholds": [unlimited]},
-        "load_assignment": {
-            "cluster_name": "engines",
-            "endpoints": [
-                {
-                    "locality": {"zone": SITES[to]},
-                    "lb_endpoints": [{"endpoint": {"address": address(one)}} for one in ports],
-                }
-                for to, ports in enumerate(engines)
-            ],
-        },
-        "load_balancing_policy": policy(between if len(engines) > 1 else inside),
+        "load_assignment": {"cluster_name": "engines", "endpoints": endpoints},
+        "load_balancing_policy": _choice(engines),
     }
-    route = {
-        "match": {"prefix": "/"},
-        "route": {
-            "cluster": "engines",
-            "timeout": "0s",
-            "hash_policy": [{"header": {"header_name": SESSION_HEADER}}],
-        },
-    }
+    by_session = [{"header": {"header_name": SESSION_HEADER}}]
+    route = {"cluster": "engines", "timeout": "0s", "hash_policy": by_session}
+    hosts = [
+        {"name": "site", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "route": route}]}
+    ]
     manager = of_type(
         "filters.network.http_connection_manager.v3.HttpConnectionManager",
         stat_prefix="site",
-        route_config={"virtual_hosts": [{"name": "site", "domains": ["*"], "routes": [route]}]},
-        http_filters=[of_type("filters.http.router.v3.Router")],
+        route_config={"virtual_hosts": hosts},
+        http_filters=[*filters, of_type("filters.http.router.v3.Router")],
     )
     listener = {
         "name": "site",
-        "address": address(port),
+        "address": _address(port),
         "filter_chains": [{"filters": [manager]}],
     }
     return {
-        "node": {"id": zone, "cluster": "site", "locality": {"zone": zone}},
+        "node": {"id": SITES[site], "cluster": "site", "locality": {"zone": SITES[site]}},
         "static_resources": {"listeners": [listener], "clusters": [cluster]},
     }
+
+
+@asynccontextmanager
+async def running_envoy(
+    site: int, engines: Engines, filters: Sequence[dict[str, Any]] = ()
+) -> AsyncIterator[str]:
+    """Starts Envoy on one thread. Gives its address."""
+    port, _ = _free_ports()
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "envoy.json"
+        told = envoy_bootstrap(port, site, engines, filters)
+        file.write_text(json.dumps(told), encoding="utf-8")
+        options = ("-c", str(file), "--concurrency", "1", "--disable-hot-restart")
+        command = (find_program("envoy") or "envoy", *options)
+        async with started("Envoy", command, f"http://{HOST}:{port}", path="/readiness") as server:
+            yield server.url

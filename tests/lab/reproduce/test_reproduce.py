@@ -61,10 +61,12 @@ def test_policies_are_played_on_the_same_requests(monkeypatch):
     monkeypatch.setattr(
         policies, "arrivals_of", lambda cell, seed: arrivals_of(replace(cell, requests=2_000), seed)
     )
+    monkeypatch.setattr(policies, "PUBLISHED_CELLS", policies.PUBLISHED_CELLS[:1])
     for name in ("policies-6", "policies-7"):
         figure = FIGURES[name]
         values = figure.compute(Effort.DEFAULT, 1)
-        assert all(statement.judge(values).measured for statement in figure.statements)
+        cells = figure.statements[: len(values["cells"])]
+        assert all(statement.judge(values).measured for statement in cells)
         assert images(figure.panels(values), figure.columns)[0].startswith(PNG)
 
 

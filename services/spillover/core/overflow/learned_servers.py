@@ -88,7 +88,8 @@ class LearnedServers(FifoServers):
 
     def _ended(self, *, is_good: bool, is_stopped: bool = False) -> None:
         mean_s = self.service_s
-        spread2 = self._service_variance_s2 / (mean_s * mean_s)
+        # A topology may say that services take no time.
+        spread2 = self._service_variance_s2 / (mean_s * mean_s) if mean_s else 0.0
         # What waits starts at once.
         running = self.busy + (self.waiting > 0)
         told = running, self.waiting, spread2, self.now_s
