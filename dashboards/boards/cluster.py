@@ -111,6 +111,19 @@ SERVERS = Row(
         width=8,
     ),
     graph(
+        "What do the engines say?",
+        "Requests that engines run and hold back, and how many may run there at most for that.",
+        Query(total(CLUSTER.of(signals.ENGINE_REQUESTS), "state"), "{{state}}"),
+        Query(total(CLUSTER.of(signals.SERVERS_CEILING), "cluster"), "at most"),
+        Query(total(CLUSTER.of(signals.SERVERS_BELIEVED), "cluster"), "believed"),
+        width=8,
+    ),
+    graph(
+        "How full are their caches?", "The share of its cache that the fullest engine uses.",
+        Query(largest(CLUSTER.of(signals.ENGINE_HELD), "cluster"), "{{cluster}}"),
+        unit="percentunit", width=8,
+    ),
+    graph(
         "How well is it known how long requests run?",
         "Mean error, as a share of the mean: by what requests say, and if all counted alike.",
         Query(largest(CLUSTER.of(signals.WORK_ERROR), "type", "by"), "{{type}} by {{by}}"),

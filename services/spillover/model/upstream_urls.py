@@ -66,6 +66,14 @@ def passed_to(handler: str) -> tuple[UpstreamUrl, ...]:
     return found
 
 
+def metrics_pages(told: str | None) -> tuple[UpstreamUrl, ...]:
+    """Returns the pages `URL[,URL...]` on which engines say what they run.
+
+    Raises ValueError with what was expected, in one line.
+    """
+    return () if told is None else _each(told, "metrics")
+
+
 def _each(told: str, kind: str) -> tuple[UpstreamUrl, ...]:
     urls = told.split(",")
     if len(urls) > UPSTREAMS_MAX:

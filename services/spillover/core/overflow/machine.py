@@ -184,6 +184,7 @@ class NodeMachine(NodeFacts):
             ev.HeldUp: self._held_up,
             ev.Drain: self._drain,
             ev.Resume: self._resume,
+            ev.EngineSaid: self._engine_said,
             ev.ServersDown: self._servers_down,
             ev.ServersUp: self._servers_up,
             ev.TokensSet: self._tokens_set,
@@ -1097,6 +1098,11 @@ class NodeMachine(NodeFacts):
         self.held.use(self.settings.held_limit_bytes)
         held_bytes = self.held.request_bytes
         self.carried = Carried(self.register.away, len(self.register.visits), held_bytes)
+
+    def _engine_said(self, event: ev.EngineSaid, now_s: float) -> None:
+        if self._learned is not None:
+            self._learned.engine_said(event.load)
+            self._serve_queue(now_s)
 
     def _servers_down(self, event: ev.ServersDown, now_s: float) -> None:
         """Nothing starts until they are up; what finds no neighbor waits, up to its deadline."""

@@ -94,6 +94,8 @@ class NodeMetrics(Collector):
             self.joined(neighbor.handle, neighbor.id)
         self.count_clients: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0)
         """How many have a session here, have left for another server, and were put off."""
+        self.engine_looks: Mapping[str, int] | None = None
+        """The ends of looks at engines' pages; None where nobody listens to engines."""
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
@@ -223,6 +225,7 @@ class NodeMetrics(Collector):
         learned = learned_servers(machine.servers)
         moves = 0 if learned is None else learned.search.moves
         yield counter(signals.SERVERS_MOVES, cluster, [((), moves)])
+        yield from self._engines(cluster)
         yield from self._work(cluster)
         views = machine.neighbors.view(time.monotonic())
         ages = [((view.id,), view.age_s) for view in views if view.age_s is not None]
@@ -240,6 +243,22 @@ class NodeMetrics(Collector):
             for entry, count in counts.items()
         ]
         yield from gauges(signals.LEDGER, cluster, entries)
+
+    def _engines(self, cluster: ClusterId) -> Iterator[Metric]:
+        """Yield what engines say; nothing where nobody listens."""
+        learned = learned_servers(self._machine.servers)
+        if learned is None or self.engine_looks is None:
+            return
+        yield from gauges(signals.SERVERS_CEILING, cluster, [((), learned.search.ceiling)])
+        looks = [((end,), count) for end, count in self.engine_looks.items()]
+        yield counter(signals.ENGINE_LOOKS, cluster, looks)
+        if (load := learned.engine.load) is None:
+            return
+        told = [(("running",), load.running), (("waiting",), load.waiting)]
+        known = [(labels, number) for labels, number in told if number is not None]
+        yield from gauges(signals.ENGINE_REQUESTS, cluster, known)
+        held = [] if load.held is None else [((), load.held)]
+        yield from gauges(signals.ENGINE_HELD, cluster, held)
 
     def _work(self, cluster: ClusterId) -> Iterator[Metric]:
         """Yield what is known of the sizes of requests; nothing where these are counted."""

@@ -29,6 +29,26 @@ SERVERS_MOVES = Signal(
     "counter",
     "Times that another number of servers turned out to be better, where it is learned",
 )
+SERVERS_CEILING = Signal(
+    "spillover_servers_ceiling",
+    "gauge",
+    "Servers at most for now, by what engines say, where their number is learned",
+)
+ENGINE_REQUESTS = Signal(
+    "spillover_engine_requests",
+    "gauge",
+    "Requests that engines say they run, and hold back (waiting)",
+    ("state",),
+)
+ENGINE_HELD = Signal(
+    "spillover_engine_held_share", "gauge", "Share of its cache that the fullest engine uses"
+)
+ENGINE_LOOKS = Signal(
+    "spillover_engine_looks_total",
+    "counter",
+    "Looks at engines' metrics pages: read, unread (nothing known stands there) or failed",
+    ("end",),
+)
 WAITING_WORK = Signal(
     "spillover_waiting_work_seconds",
     "gauge",

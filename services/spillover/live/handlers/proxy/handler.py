@@ -27,6 +27,7 @@ from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.base import OnEnd, OnHealth
 from spillover.live.handlers.calls import SAID_LIMIT_BYTES, CallResult, one_line
 from spillover.live.handlers.ends import event_of, service_time_s
+from spillover.live.handlers.engine_load import ORCA_ASKED, ORCA_HEADER
 from spillover.live.handlers.http.upstream_answers import read_retry_after_s
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers, ran_at
 from spillover.live.handlers.http.upstreams import Upstream, cause_by, reason_of
@@ -249,6 +250,8 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         if upstream.host is not None:
             request = with_host(request, upstream.host)
         added = added_fields(asked.id, command.deadline_s - call.sent_s)
+        if self.hears_orca:
+            added = (*added, ORCA_ASKED)
         try:
             if isinstance(request, ForeignRequest):
                 head = request.head_with(upstream.authority, added)
@@ -282,8 +285,14 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             self._relays.hint(call.command.ref, head)
             return
         call.head, call.held = head, b""
+        self._hear_load(call, head)
         if head.status not in self._not_run_statuses:
             self._begin(call, head)
+
+    def _hear_load(self, call: _Call, head: PassedHead) -> None:
+        if self.on_orca is not None:
+            for told in values(head.headers, ORCA_HEADER):
+                self.on_orca(call.tried[-1].name, told)
 
     def _begin(self, call: _Call, head: PassedHead) -> None:
         call.request = None
@@ -345,6 +354,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         ref, trailers = call.command.ref, exchange.trailers
         if exchange.at_once is not None:
             call.head, call.held = exchange.at_once
+            self._hear_load(call, call.head)
         head = call.head
         assert head is not None  # noqa: S101 - it has come
         is_short = len(call.held) <= HELD_BACK_MAX_BYTES
