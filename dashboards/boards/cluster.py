@@ -78,7 +78,11 @@ QUEUE = Row(
     "Does work wait, and how long?",
     graph(
         "How long is the queue?", "Requests that wait, N.",
-        Query(total(CLUSTER.of(signals.QUEUE_LENGTH), "cluster"), "{{cluster}}"), width=8,
+        Query(total(CLUSTER.of(signals.QUEUE_LENGTH), "cluster"), "{{cluster}}"),
+        Query(
+            total(CLUSTER.of(signals.WAITING_WORK), "cluster"), "{{cluster}}: seconds of one server"
+        ),
+        width=8,
     ),
     graph(
         "How long do its clients' requests wait?",
@@ -119,15 +123,19 @@ SERVERS = Row(
         width=8,
     ),
     graph(
-        "How full are their caches?", "The share of its cache that the fullest engine uses.",
-        Query(largest(CLUSTER.of(signals.ENGINE_HELD), "cluster"), "{{cluster}}"),
-        unit="percentunit", width=8,
+        "How full are their caches, and do their pages come?",
+        "Share of its cache that the fullest engine uses, and looks at pages per second by end.",
+        Query(largest(CLUSTER.of(signals.ENGINE_HELD), "cluster"), "cache of {{cluster}}"),
+        Query(total(CLUSTER.rate(signals.ENGINE_LOOKS), "end"), "{{end}}"),
+        width=8,
     ),
     graph(
         "How well is it known how long requests run?",
-        "Mean error, as a share of the mean: by what requests say, and if all counted alike.",
+        "Mean error, as a share of the mean: by what requests say, and if all counted alike; and "
+        "requests per second that say nothing.",
         Query(largest(CLUSTER.of(signals.WORK_ERROR), "type", "by"), "{{type}} by {{by}}"),
-        unit="percentunit", width=8,
+        Query(total(CLUSTER.rate(signals.WORK_UNREAD), "cluster"), "unread"),
+        width=8,
     ),
     graph(
         "How much of what they run fails?",

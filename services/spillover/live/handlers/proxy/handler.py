@@ -285,14 +285,15 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             self._relays.hint(call.command.ref, head)
             return
         call.head, call.held = head, b""
-        self._hear_load(call, head)
+        if self.on_orca is not None:
+            self._hear_load(call, head, self.on_orca)
         if head.status not in self._not_run_statuses:
             self._begin(call, head)
 
-    def _hear_load(self, call: _Call, head: PassedHead) -> None:
-        if self.on_orca is not None:
-            for told in values(head.headers, ORCA_HEADER):
-                self.on_orca(call.tried[-1].name, told)
+    @staticmethod
+    def _hear_load(call: _Call, head: PassedHead, on_orca: Callable[[str, bytes], None]) -> None:
+        for told in values(head.headers, ORCA_HEADER):
+            on_orca(call.tried[-1].name, told)
 
     def _begin(self, call: _Call, head: PassedHead) -> None:
         call.request = None
@@ -337,6 +338,8 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         upstream.running -= 1
         if isinstance(came_to, Response):
             assert exchange is not None  # noqa: S101 - its head has come
+            if self.on_orca is not None and exchange.at_once is not None:
+                self._hear_load(call, exchange.at_once[0], self.on_orca)
             self._whole(call, upstream, exchange)
         elif call.relay is not None:
             self._broken_off(call, upstream, reason_of(came_to), cause_by(came_to))
@@ -354,7 +357,6 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         ref, trailers = call.command.ref, exchange.trailers
         if exchange.at_once is not None:
             call.head, call.held = exchange.at_once
-            self._hear_load(call, call.head)
         head = call.head
         assert head is not None  # noqa: S101 - it has come
         is_short = len(call.held) <= HELD_BACK_MAX_BYTES
