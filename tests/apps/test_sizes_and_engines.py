@@ -49,7 +49,7 @@ def test_what_requests_say_of_their_size_is_learned_from():
 def test_a_request_that_is_handed_on_says_its_size_there():
     async def main():
         # So long a service is expected that a's has surely just begun.
-        told = {"work": WorkSource(json="max_tokens"), "servers": 1, "service_ms": 60_000.0}
+        told = {"work": WorkSource(json="max_tokens"), "servers": 1, "service_ms": 5_000.0}
         async with doors("a", "b", cluster=told, occupied=("a",)) as here:
             body = b'{"max_tokens": 7}'
             await here.ask(get(b"Content-Length: %d" % len(body), method=b"POST") + body)

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.machine import NodeMachine
-from spillover.core.overflow.pools import learned_servers, sized_servers
+from spillover.core.overflow.pools import learned_servers
 from spillover.live.engine.metric_types import (
     Counters,
     Histogram,
@@ -28,6 +28,7 @@ from spillover.live.overflow.gateway_metrics import GatewayMetrics
 from spillover.live.overflow.recent import REFUSED, Recent
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.shared_connection import SharedCounts
+from spillover.live.overflow.size_metrics import size_metrics
 from spillover.live.overflow.token_metrics import token_metrics
 from spillover.model.ids import ClusterId
 from spillover.model.request import DONE, Answer, Outcome, Refusal
@@ -225,8 +226,7 @@ class NodeMetrics(Collector):
         learned = learned_servers(machine.servers)
         moves = 0 if learned is None else learned.search.moves
         yield counter(signals.SERVERS_MOVES, cluster, [((), moves)])
-        yield from self._engines(cluster)
-        yield from self._work(cluster)
+        yield from size_metrics(machine, self.engine_looks, cluster)
         views = machine.neighbors.view(time.monotonic())
         ages = [((view.id,), view.age_s) for view in views if view.age_s is not None]
         yield from gauges(signals.NEIGHBOR_STATE_AGE, cluster, ages)
@@ -243,37 +243,6 @@ class NodeMetrics(Collector):
             for entry, count in counts.items()
         ]
         yield from gauges(signals.LEDGER, cluster, entries)
-
-    def _engines(self, cluster: ClusterId) -> Iterator[Metric]:
-        """Yield what engines say; nothing where nobody listens."""
-        learned = learned_servers(self._machine.servers)
-        if learned is None or self.engine_looks is None:
-            return
-        yield from gauges(signals.SERVERS_CEILING, cluster, [((), learned.search.ceiling)])
-        looks = [((end,), count) for end, count in self.engine_looks.items()]
-        yield counter(signals.ENGINE_LOOKS, cluster, looks)
-        if (load := learned.engine.load) is None:
-            return
-        told = [(("running",), load.running), (("waiting",), load.waiting)]
-        known = [(labels, number) for labels, number in told if number is not None]
-        yield from gauges(signals.ENGINE_REQUESTS, cluster, known)
-        held = [] if load.held is None else [((), load.held)]
-        yield from gauges(signals.ENGINE_HELD, cluster, held)
-
-    def _work(self, cluster: ClusterId) -> Iterator[Metric]:
-        """Yield what is known of the sizes of requests; nothing where these are counted."""
-        sized = sized_servers(self._machine.servers)
-        if sized is None:
-            return
-        line = sized.line
-        yield from gauges(signals.WAITING_WORK, cluster, [((), line.waiting_s)])
-        yield counter(signals.WORK_UNREAD, cluster, [((), line.expected.unread)])
-        errors = [
-            ((kind, by), error)
-            for kind, told in line.expected.told().items()
-            for by, error in (("work", told.error), ("count", told.counted_error))
-        ]
-        yield from gauges(signals.WORK_ERROR, cluster, errors)
 
     def _pushes_and_pulls(self, cluster: ClusterId) -> Iterator[Metric]:
         machine = self._machine
