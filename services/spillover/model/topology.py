@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 
 from spillover.model.addresses import is_host_and_port
 from spillover.model.certified_names import check_names
+from spillover.model.engine_load import EngineSource
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.limits import above, at_least, check_limits, within
@@ -31,6 +32,7 @@ from spillover.model.unlike_servers import (
     ServerClass,
     UnlikeServers,
 )
+from spillover.model.upstream_urls import metrics_pages
 from spillover.model.work_source import WorkSource
 
 CLUSTER_ID = re.compile(CLUSTER_PATTERN)
@@ -101,6 +103,14 @@ class Cluster:
     servers that are unlike in speed, in handler, or in the types of requests that they may run. Or
     `auto`, or `{min: 2, max: 32}`, with an `http:` or `proxy:` handler: the number is learned from
     what the service does, between 1 and 64, or these bounds."""
+    servers_from: EngineSource | None = None
+    """With servers that are learned: engines say what they run and hold, and no more requests run
+    than they take on. `{metrics: URL}`: the metrics page of vLLM or SGLang. `{orca: true}`: a
+    header of answers. What is not heard of for 15 s counts no more, and the number is learned as
+    without.
+
+    Why: an engine that holds requests back says so sooner than its rate does. Without a page the
+    rate tells it all the same."""
     classes: tuple[ServerClass, ...] = ()
     """The classes of a list of servers say which servers share requests, and how many requests at a
     time. A request starts when it takes a token of a class that its type may join, in the `order`
@@ -702,6 +712,7 @@ def _check_cluster(field: str, cluster: Cluster) -> None:
 
 def _check_bounds(field: str, cluster: Cluster) -> None:
     bounds = cluster.bounds
+    _check_servers_from(field, cluster)
     if bounds is None:
         return
     check_limits(bounds, "topology", f"{field}.servers.")
@@ -711,6 +722,20 @@ def _check_bounds(field: str, cluster: Cluster) -> None:
     if not cluster.has_service:
         expected = "expected a number: it is learned only of an http: or proxy: handler"
         _fail(f"{field}.servers", expected)
+
+
+def _check_servers_from(field: str, cluster: Cluster) -> None:
+    source = cluster.servers_from
+    if source is None:
+        return
+    if cluster.bounds is None:
+        _fail(f"{field}.servers_from", "expected only along with servers that are learned")
+    if source.metrics is None and not source.orca:
+        _fail(f"{field}.servers_from", "expected metrics or orca")
+    try:
+        metrics_pages(source.metrics)
+    except ValueError as error:
+        _fail(f"{field}.servers_from.metrics", str(error))
 
 
 def _check_pool(field: str, cluster: Cluster) -> None:

@@ -192,6 +192,18 @@ class SiteState(BaseModel):
     """How many requests wait at this node."""
 
 
+class EngineState(BaseModel):
+    """What engines say of themselves, all together; null is not said."""
+
+    model_config = ConfigDict(extra="allow")
+
+    running: Annotated[float, Field(ge=0.0)] | None
+    waiting: Annotated[float, Field(ge=0.0)] | None
+    """Requests that they hold back."""
+    held: Share | None
+    """The share of the cache that is in use, of the fullest."""
+
+
 class LearnedState(BaseModel):
     """The search for the number of servers. Beside it `servers` is the one that is believed to be
     best."""
@@ -209,6 +221,10 @@ class LearnedState(BaseModel):
     rate_per_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None
     """Requests a second that come to a good end while as many run as may, as measured last; null
     before that."""
+    ceiling: Count
+    """How many may run at most for now, by what engines say."""
+    engine: EngineState | None = None
+    """What they have said last; null where nobody is heard."""
 
 
 class WorkTypeState(BaseModel):
@@ -377,7 +393,7 @@ def _learned_state(shell: NodeShell) -> LearnedState | None:
     servers = learned_servers(shell.machine.servers)
     if servers is None:
         return None
-    search = servers.search
+    search, load = servers.search, servers.engine.load
     return LearnedState(
         limit=servers.total,
         min=search.least,
@@ -385,6 +401,8 @@ def _learned_state(shell: NodeShell) -> LearnedState | None:
         found=search.is_found,
         moves=search.moves,
         rate_per_s=search.rate_per_s,
+        ceiling=search.ceiling,
+        engine=None if load is None else EngineState(**load._asdict()),
     )
 
 

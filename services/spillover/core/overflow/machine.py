@@ -183,6 +183,7 @@ class NodeMachine(NodeFacts):
             ev.HeldUp: self._held_up,
             ev.Drain: self._drain,
             ev.Resume: self._resume,
+            ev.EngineSaid: self._engine_said,
             ev.ServersDown: self._servers_down,
             ev.ServersUp: self._servers_up,
             ev.TokensSet: self._tokens_set,
@@ -1118,6 +1119,11 @@ class NodeMachine(NodeFacts):
         self.held.use(self.settings.held_limit_bytes)
         held_bytes = self.held.request_bytes
         self.carried = Carried(self.register.away, len(self.register.visits), held_bytes)
+
+    def _engine_said(self, event: ev.EngineSaid, now_s: float) -> None:
+        if self._learned is not None:
+            self._learned.engine_said(event.load)
+            self._serve_queue(now_s)
 
     def _servers_down(self, event: ev.ServersDown, now_s: float) -> None:
         """Starts nothing until the servers are up. What waits goes to neighbors, or waits until its

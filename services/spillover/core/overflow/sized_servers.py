@@ -35,7 +35,7 @@ class _Running(NamedTuple):
     end_s: float
     """When it is expected to end."""
     off_s: float
-    """How far off that is on average: one that is overdue is expected to take so much longer."""
+    """How far off that is on average: no service is expected to end sooner."""
     kind: str
     features: Features | None
 
@@ -77,10 +77,11 @@ class Line:
             self._ends_s = self._ends_s - one.end_s if self._ends else 0.0
 
     def rests_s(self, now_s: float, stuck: set[int]) -> list[float]:
-        """Returns how long services are expected to go on, of those that end first."""
+        """Returns how long services are expected to go on, of those that end first: one that is
+        overdue, as long again."""
         running = self.running
         return [
-            max(end_s - now_s, running[ref].off_s)
+            max(abs(end_s - now_s), running[ref].off_s)
             for end_s, ref in islice(self._ends, RESTS_MAX)
             if ref not in stuck
         ]
@@ -236,7 +237,7 @@ class Sizing(FifoServers):
         if visit.place is not None:
             work_s = max(0.0, work_s - visit.work_s)
         departures = self.wait_s(work_s) / own.departure_s
-        waiting = max(0, int(departures - first_departure(own.residual, load, servers)))
+        waiting = max(0, round(departures - first_departure(own.residual, load, servers)))
         return own._replace(
             queue_length=waiting,
             residual=residual_for(departures - waiting, load, servers),

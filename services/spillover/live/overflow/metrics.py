@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from spillover.core.overflow.idempotency import IdempotencyTable
 from spillover.core.overflow.machine import NodeMachine
-from spillover.core.overflow.pools import learned_servers, sized_servers
+from spillover.core.overflow.pools import learned_servers
 from spillover.live.engine.metric_types import (
     Counters,
     Histogram,
@@ -28,6 +28,7 @@ from spillover.live.overflow.gateway_metrics import GatewayMetrics
 from spillover.live.overflow.recent import REFUSED, Recent
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.shared_connection import SharedCounts
+from spillover.live.overflow.size_metrics import size_metrics
 from spillover.live.overflow.token_metrics import token_metrics
 from spillover.model.ids import ClusterId
 from spillover.model.request import DONE, Answer, Outcome, Refusal
@@ -94,6 +95,8 @@ class NodeMetrics(Collector):
             self.joined(neighbor.handle, neighbor.id)
         self.count_clients: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0)
         """How many have a session here, have left for another server, and were put off."""
+        self.engine_looks: Mapping[str, int] | None = None
+        """The ends of looks at engines' pages; None where nobody listens to engines."""
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
@@ -223,7 +226,7 @@ class NodeMetrics(Collector):
         learned = learned_servers(machine.servers)
         moves = 0 if learned is None else learned.search.moves
         yield counter(signals.SERVERS_MOVES, cluster, [((), moves)])
-        yield from self._work(cluster)
+        yield from size_metrics(machine, self.engine_looks, cluster)
         views = machine.neighbors.view(time.monotonic())
         ages = [((view.id,), view.age_s) for view in views if view.age_s is not None]
         yield from gauges(signals.NEIGHBOR_STATE_AGE, cluster, ages)
@@ -240,21 +243,6 @@ class NodeMetrics(Collector):
             for entry, count in counts.items()
         ]
         yield from gauges(signals.LEDGER, cluster, entries)
-
-    def _work(self, cluster: ClusterId) -> Iterator[Metric]:
-        """Yield what is known of the sizes of requests; nothing where these are counted."""
-        sized = sized_servers(self._machine.servers)
-        if sized is None:
-            return
-        line = sized.line
-        yield from gauges(signals.WAITING_WORK, cluster, [((), line.waiting_s)])
-        yield counter(signals.WORK_UNREAD, cluster, [((), line.expected.unread)])
-        errors = [
-            ((kind, by), error)
-            for kind, told in line.expected.told().items()
-            for by, error in (("work", told.error), ("count", told.counted_error))
-        ]
-        yield from gauges(signals.WORK_ERROR, cluster, errors)
 
     def _pushes_and_pulls(self, cluster: ClusterId) -> Iterator[Metric]:
         machine = self._machine

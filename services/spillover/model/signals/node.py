@@ -29,23 +29,6 @@ SERVERS_MOVES = Signal(
     "counter",
     "Times that another number of servers turned out to be better, where it is learned",
 )
-WAITING_WORK = Signal(
-    "spillover_waiting_work_seconds",
-    "gauge",
-    "Time that what waits is expected to take on one server, where work is counted",
-)
-WORK_ERROR = Signal(
-    "spillover_work_error",
-    "gauge",
-    "Mean distance of expected and real service times, as a share of the mean, where work is "
-    "counted: by what requests say, or if each was expected to take the mean time",
-    ("type", "by"),
-)
-WORK_UNREAD = Signal(
-    "spillover_work_unread_total",
-    "counter",
-    "Requests that said nothing of their size that could be read, where work is counted",
-)
 SERVERS_BUSY = Signal("spillover_servers_busy", "gauge", "Servers that are occupied")
 SERVERS_STUCK = Signal(
     "spillover_servers_stuck", "gauge", "Servers occupied by work whose request has ended"
