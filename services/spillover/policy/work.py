@@ -89,8 +89,9 @@ def _solved(
     for a in range(count - 1, -1, -1):
         rest = sum(rows[a][b] * found[b] for b in range(a + 1, count))
         found[a] = (rows[a][count] - rest) / rows[a][a]
-    # The ridge may leave a rounding error below 0 of what is nothing.
-    return [0.0 if abs(one) < RIDGE else one * scales[a] for a, one in enumerate(found)]
+    # The ridge may leave an error below 0 of what is nothing beside the others.
+    nothing = 10.0 * RIDGE * max(map(abs, found))
+    return [0.0 if abs(one) <= nothing else one * scales[a] for a, one in enumerate(found)]
 
 
 def level_s(work_s: float, rests_s: Sequence[float]) -> float:
