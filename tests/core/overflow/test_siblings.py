@@ -516,11 +516,14 @@ def test_views_are_made_whatever_number_a_sibling_tells(number: int) -> None:
 
 @pytest.mark.timeout(0)
 @pytest.mark.skipif(not MANY, reason="set SPILLOVER_SITE_HISTORIES to how many")
-@pytest.mark.parametrize("cuts", [False, True])
-def test_many_more_histories(*, cuts: bool) -> None:
-    for seed in range(FIRST, FIRST + MANY // 2):
+@pytest.mark.parametrize("kind", ["whole", "cut", "growing"])
+def test_many_more_histories(kind: str) -> None:
+    for seed in range(FIRST, FIRST + MANY // 3):
         try:
-            play(seed, cuts=cuts)
+            if kind == "growing":
+                grow(seed)
+            else:
+                play(seed, cuts=kind == "cut")
         except AssertionError as error:
-            error.add_note(f"seed {seed}, {cuts=}")
+            error.add_note(f"seed {seed}, {kind}")
             raise

@@ -63,6 +63,7 @@ class SessionPaths:
             numbers=self._numbers,
             on_count=self._counted,
             shares_server=shell.number if shell.shares_address else None,
+            url=shell.cluster.url,
         )
         shell.neighborhood.streams.tell_clients(0)
         self._shared_with: Site | None = None

@@ -46,13 +46,17 @@ class NodeCount(NamedTuple):
 
 
 class NodeClients(Generic[S]):
-    """The clients of the node of one cluster. `shares_server` has its number where it is one server
-    to clients together with others."""
+    """The clients of the node of one cluster, at this url. `shares_server` has its number where it
+    is one server to clients together with others."""
 
     def __init__(
-        self, cluster: str, letting_in: LettingIn, shares_server: int | None = None
+        self,
+        cluster: str,
+        letting_in: LettingIn,
+        shares_server: int | None = None,
+        url: str | None = None,
     ) -> None:
-        self._cluster = cluster
+        self._cluster, self._url = cluster, url
         self._shares_server = shares_server
         self._others: dict[int, NodeCount] = {}
         """What the other nodes of the cluster tell, by their numbers."""
@@ -116,7 +120,8 @@ class NodeClients(Generic[S]):
     @property
     def is_server(self) -> bool:
         """Returns whether clients have been told that they can be here."""
-        return any(server.id == self._cluster for server in self.servers)
+        own = self._cluster, self._url  # one of several nodes is known by its url alone
+        return any(one.id == own[0] or one.url == own[1] for one in self.servers)
 
     def is_full_for(self, client: str) -> bool:
         """Returns whether there is no place for it. One that has a session here, perhaps without

@@ -44,8 +44,8 @@ class Session:
 
 class Clients(Collector):
     """`numbers` tells how many clients the neighbors have, as far as they say; `on_count` is told
-    how many the cluster has whenever there are more or fewer here. `shares_server` is as
-    `NodeClients` has it."""
+    how many the cluster has whenever there are more or fewer here. `shares_server` and
+    `url` are as `NodeClients` has them."""
 
     def __init__(
         self,
@@ -57,10 +57,11 @@ class Clients(Collector):
         numbers: Callable[[], Mapping[str, int]] = dict,
         on_count: Callable[[int], None] = lambda _: None,
         shares_server: int | None = None,
+        url: str | None = None,
     ) -> None:
         self._cluster = cluster
         self._epoch = epoch
-        self._clients = NodeClients[Session](cluster, letting_in, shares_server)
+        self._clients = NodeClients[Session](cluster, letting_in, shares_server, url)
         self._timers = timers
         self._numbers = numbers
         self._on_count = on_count
