@@ -82,8 +82,8 @@ def test_what_came_of_a_request_and_why_is_told(caplog, scene, hops):
     answer, request, line, failed, end = SCENES[scene]
     line = dict(line)
     cause = line.get("cause")
-    if hops and scene in ("too late", "cut off", "stands still"):
-        line["cause"] = cause = "neighbor"  # nobody has told why: its log does
+    if hops and scene == "too late":
+        line["cause"] = cause = "neighbor"  # which nobody has asked yet
 
     async def check(here):
         here.service.answer = answer

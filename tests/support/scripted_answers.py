@@ -82,14 +82,15 @@ class Service:
         self.relay.end(trailers)
         self._end(DONE)
 
-    def fail(self, problem="it broke"):
-        self._end(FAILED, problem)
+    def fail(self, problem="it broke", cause=None):
+        self._end(FAILED, problem, cause)
 
-    def _end(self, outcome, problem=None):
+    def _end(self, outcome, problem=None, cause=None):
         if self.how is None:
             self.how = outcome
             del self._workers.running[self.ref]
-            self._workers.shell.feed(ev.ServiceEnded(self.ref, outcome, 0.01, problem=problem))
+            ended = ev.ServiceEnded(self.ref, outcome, 0.01, problem=problem, cause=cause)
+            self._workers.shell.feed(ended)
 
     def pause(self):
         self.is_paused = True

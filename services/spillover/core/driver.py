@@ -15,7 +15,7 @@ E = TypeVar("E")
 C = TypeVar("C")
 
 Interpreters: TypeAlias = Mapping[type[C], Callable[[Any], None]]
-"""What carries out each kind of command."""
+"""The function that carries out each kind of command."""
 
 LATE_S_MIN = 0.25
 """A busy machine does less to a loop. Well below the time for which a neighbor may be silent."""
@@ -26,14 +26,15 @@ CATCH_UP_S_MAX = 1.0
 
 
 class Timer(Protocol):
-    """One thing to come."""
+    """A call that is to come."""
 
     def cancel(self) -> None:
-        """It need not ring any more; if it does, that means nothing."""
+        """Make sure that nobody is called any more. A shell may call all the same: the driver
+        knows."""
 
 
 class Timers(Protocol):
-    """The shell's clock, and what wakes by it."""
+    """The clock of a shell, and its timers."""
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -44,10 +45,10 @@ class Timers(Protocol):
         """Returns an instant before which nothing is due."""
 
     def at(self, due_s: float, ring: Callable[[float], None]) -> Timer:
-        """Call `ring(due_s)` at that time, or soon after."""
+        """Have `ring(due_s)` called at that time, or soon after."""
 
     def run_due(self, now_s: float) -> None:
-        """Ring what is due by now, where nobody has come to it yet."""
+        """Call now what is due by `now_s` and has not been called yet."""
 
 
 class Driver(Generic[E, C]):
@@ -88,7 +89,7 @@ class Driver(Generic[E, C]):
         self._late_s_min = late_s_min
         self._catch_up_s_max = catch_up_s_max
         self._told_late_s = -math.inf
-        """Up to when the machine has been told."""
+        """The instant up to which the machine knows that it was woken late."""
         self._inbox: deque[tuple[E, float]] = deque()
         self._handling = False
         self._closed = False

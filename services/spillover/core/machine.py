@@ -13,7 +13,8 @@ class Machine(Protocol[E_contra, C_co]):
     """A state machine. Times are seconds of one monotonic clock, the shell's."""
 
     def handle(self, event: E_contra, now_s: float, /) -> Sequence[C_co]:
-        """Take one event in; the commands that the shell must carry out, in order."""
+        """Takes one event in, and returns the commands that the shell has to carry out, in
+        order."""
 
     def next_deadline(self) -> float:
         """Returns when to hand in the next `TimerFired`, infinity if only events can change

@@ -131,12 +131,10 @@ def may_grab_held(
     moved_lately: int,
     budget: int,
 ) -> bool:
-    """Guarded rule, a partition whose holder lives.
-
+    """Returns whether a node may take a partition whose holder lives, by the guarded rule.
     `holder_held` and `held` are the stored counts of holder and challenger, `resident_ms` how long
-    the partition has been where it is, `moved_lately` how many the challenger got within one
-    normal lease time.
-    """
+    the partition has been where it is, `moved_lately` how many the challenger got within one normal
+    lease time."""
     return (
         holder_held - held >= 2
         and may_give(holder_held, above, partitions, nodes)
@@ -147,9 +145,9 @@ def may_grab_held(
 
 
 def move_budget(partitions: int, nodes: int) -> int:
-    """Returns how many partitions that run elsewhere a node may take in one normal lease time: at
-    least one, and a quarter of an even share, so that large groups even out as fast as small ones.
-    """
+    """Returns how many partitions that run elsewhere a node may take in one normal lease time:
+    at least one, and a quarter of an even share, so that large groups even out as fast as small
+    ones."""
     share = -(-partitions // nodes)
     return max(1, -(-share // PERIODS_TO_EVEN))
 
@@ -161,8 +159,8 @@ def smoothed_load(before: float, measured: float) -> float:
 
 
 def told_load(told: float, smoothed: float) -> float:
-    """Returns what a holder tells of a partition's load, if it told `told` before: that again,
-    unless it has changed by more than what noise does."""
+    """Returns the load that a holder tells of a partition, if it told `told` before: the same,
+    unless the load has changed by more than noise changes it."""
     return smoothed if abs(smoothed - told) > max(LOAD_STEP * told, LOAD_LEAST) else told
 
 
@@ -221,9 +219,9 @@ def may_take_load(
     free_for_ms: float,
     patience_ms: float,
 ) -> bool:
-    """Load-weighted mode, a partition that nobody holds: for a node (`own`) that it leaves within
-    the band, or that has the least load of all (`least`); for any, if nobody has taken it for
-    `patience_ms`."""
+    """Returns whether a node (`own`) may take a partition that nobody holds, in load-weighted mode:
+    if that leaves the node within the band, or the node has the least load of all (`least`); any
+    node may, if nobody has taken it for `patience_ms`."""
     return own + load <= mean + band or own <= least or free_for_ms >= patience_ms
 
 

@@ -55,8 +55,7 @@ def move_quotient(kept: int, gone: int, added: int) -> tuple[int, int]:
 def survivor_quotient(kept: int, gone: int, added: int) -> tuple[int, int]:
     """Returns the probability with which a client of a server that went goes to a survivor: none if
     the list grows (rule 2), else |M| (|S| - |S'|) / (|S'| |O|) (rule 4). As (numerator,
-    denominator). It is 1 if there are no new servers, also where nobody went: see the 0/0 of the
-    module.
+    denominator).
 
     It is 1 if there are no new servers, also where nobody went: see the 0/0 of the module.
     """
@@ -68,8 +67,8 @@ def survivor_quotient(kept: int, gone: int, added: int) -> tuple[int, int]:
 
 
 def choose_probabilistic(own: int, kept: int, gone: int, added: int, draw: float) -> int:
-    """Rules 1 to 4. All servers of S' have the same expected number of clients if those of S had,
-    and no rule moves fewer in expectation."""
+    """Returns the place by rules 1 to 4. All servers of S' have the same expected number of clients
+    if those of S had, and no rule moves fewer in expectation."""
     if 0 <= own < kept:
         moves, of = move_quotient(kept, gone, added)
         rest = draw * of

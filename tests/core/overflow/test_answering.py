@@ -6,6 +6,7 @@ import pytest
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.parting import PART_S_MAX
+from spillover.model.causes import Cause
 from spillover.model.load import LoadReport
 from spillover.model.request import DONE, FAILED, Answer, Outcome
 
@@ -65,6 +66,14 @@ def test_what_breaks_off_has_failed_and_is_not_tried_again(story, keyed, event):
     assert reply.answer.problem == "the answer broke off after it had begun: cluster b was lost"
     assert one.machine.truncated == 1
     assert one.ledger == {"home.accepted": 2, "home.running": 1, "home.failed": 1}
+
+
+def test_what_breaks_off_at_a_neighbor_has_failed_for_the_cause_that_the_neighbor_tells(story):
+    """Over any number of hops in the words of where it broke."""
+    one = away(story)
+    problem = "the answer broke off after it had begun: the service was silent"
+    [reply] = one.tell(ev.ForwardLost(2, Cause.TIMEOUT, problem), 0.75)
+    assert (reply.answer.cause, reply.answer.problem) == (Cause.TIMEOUT, problem)
 
 
 def test_what_surely_was_not_done_was_when_its_answer_had_begun(story):

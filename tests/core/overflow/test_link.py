@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from random import Random
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow import link
+from spillover.policy.backoff import backoff_s
 
 NEIGHBOR = 3
 refs = st.integers(1, 6)
@@ -27,14 +29,18 @@ class LinkUnderTest(RuleBasedStateMachine):
         """The node that is called, and those for which forwards have left."""
         self.next_ref = 0
         self.away, self.left, self.cancels = [], set(), {}
-        self.pauses = []
-        """Cancels that are to be sent again."""
+        self.now_s = 0.0
+        self.again = {}
+        """When cancels are to be sent again, by ref."""
+        self.opens_s = math.inf
+        """When a stream is to be opened anew."""
+        self.random, self.silences = Random(1), 0
         self.has_heard = False
         self.ends = {}
 
     def tell(self, event, expected):
         """The commands are these, in this order."""
-        assert self.machine.handle(event) == expected
+        assert self.machine.handle(event, self.now_s) == expected
 
     def end(self, ref, how):
         self.away.remove(ref)
@@ -103,26 +109,28 @@ class LinkUnderTest(RuleBasedStateMachine):
     def an_attempt_fails(self, ref):
         """Five are made in all, with pauses of 0.1, 0.2, 0.4 and 0.8 s between them."""
         attempts = self.cancels.get(ref, 0)
-        if not attempts or ref in self.pauses:
+        if not attempts or ref in self.again:
             return
+        self.tell(link.CancelFailed(ref), [])
         if ref in self.away and attempts < 5:
-            pause_s = 0.1 * [1, 2, 4, 8][attempts - 1]
-            self.tell(link.CancelFailed(ref), [link.CancelLater(ref, pause_s)])
-            self.pauses.append(ref)
-        else:
-            self.tell(link.CancelFailed(ref), [])
+            self.again[ref] = self.now_s + 0.1 * [1, 2, 4, 8][attempts - 1]
 
-    @rule(data=st.data())
-    def a_pause_is_over(self, data):
-        if not self.pauses:
-            return
-        ref = data.draw(st.sampled_from(self.pauses))
-        self.pauses.remove(ref)
-        if ref in self.away:
-            self.tell(link.CancelDue(ref), [link.SendCancel(ref)])
+    @rule(passed_s=st.floats(0.0, 1.0))
+    def time_passes(self, passed_s):
+        """Up to the next deadline at most, as shells have it."""
+        due_s = min(self.opens_s, *self.again.values(), math.inf)
+        assert self.machine.next_deadline() == due_s
+        self.now_s = min(self.now_s + passed_s, due_s)
+        due = [ref for ref, again_s in self.again.items() if again_s == self.now_s]
+        expected = [link.SendCancel(ref) for ref in due if ref in self.away]
+        for ref in due:
+            del self.again[ref]
             self.cancels[ref] += 1
-        else:
-            self.tell(link.CancelDue(ref), [])
+        if self.opens_s == self.now_s:
+            self.opens_s = math.inf
+            expected.append(link.OpenStream())
+        commands = self.machine.handle(ev.TimerFired(), self.now_s)
+        assert sorted(commands, key=repr) == sorted(expected, key=repr)
 
     @rule(speaks=st.booleans())
     def a_stream_begins(self, speaks):
@@ -131,14 +139,15 @@ class LinkUnderTest(RuleBasedStateMachine):
             self.tell(link.StreamHeard(), [])
         self.has_heard = speaks
 
+    @precondition(lambda self: self.opens_s == math.inf)
     @rule(is_there=st.booleans())
     def a_stream_ends(self, is_there):
         """One that spoke only makes the neighbor unknown; after one that did not, the next node is
         called, and unless the last one is there, what it holds is lost and what has not left is
         refused."""
-        *commands, last = self.machine.handle(link.StreamEnded(is_there))
-        assert isinstance(last, link.Reconnect)
-        assert 0.0 <= last.pause_s <= 1.0
+        commands = self.machine.handle(link.StreamEnded(is_there), self.now_s)
+        self.opens_s = self.now_s + backoff_s(self.silences, 0.05, 1.0, self.random.random())
+        self.silences = 1 if self.has_heard else self.silences + 1
         if self.has_heard:
             assert commands == [link.Tell(ev.LinkDown(NEIGHBOR))]
             return
@@ -159,7 +168,8 @@ class LinkUnderTest(RuleBasedStateMachine):
     @rule()
     def the_neighbor_is_none_any_more(self):
         """As after a stream that did not speak, but nobody asks for another one."""
-        self.give_up(self.machine.handle(link.Disconnected()), list(self.away))
+        self.again, self.opens_s = {}, math.inf
+        self.give_up(self.machine.handle(link.Disconnected(), self.now_s), list(self.away))
 
     def give_up(self, commands, refs):
         """They are let go of, then they end in the order in which they were handed over."""
@@ -194,15 +204,19 @@ TestLinkToSeveralNodes = LinkToSeveralNodes.TestCase
 def test_pauses_before_a_stream_grow_until_one_has_spoken():
     """From at most 0.05 s to at most 1 s, each drawn anew."""
     machine = link.LinkMachine(0, Random(1))
-    longest = []
+    longest, now_s = [], 0.0
     for _ in range(12):
-        machine.handle(link.StreamBegun())
-        longest.append(machine.handle(link.StreamEnded())[-1].pause_s)
+        machine.handle(link.StreamBegun(), now_s)
+        machine.handle(link.StreamEnded(), now_s)
+        longest.append(machine.next_deadline() - now_s)
+        now_s = machine.next_deadline()
+        assert machine.handle(ev.TimerFired(), now_s) == [link.OpenStream()]
     assert longest[0] <= 0.05
     assert 0.4 <= max(longest) <= 1.0
-    machine.handle(link.StreamBegun())
-    machine.handle(link.StreamHeard())
-    assert machine.handle(link.StreamEnded())[-1].pause_s <= 0.05
+    machine.handle(link.StreamBegun(), now_s)
+    machine.handle(link.StreamHeard(), now_s)
+    machine.handle(link.StreamEnded(), now_s)
+    assert machine.next_deadline() <= now_s + 0.05
 
 
 def test_a_slow_link_may_be_silent_for_longer():

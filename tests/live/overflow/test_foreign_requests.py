@@ -56,13 +56,14 @@ class Desk:
     def take(self, name="x", origin=0):
         """Returns the ref of the visit, and the call that waits for its end."""
         request, call = Request(name, keyed=True, work=msgspec.Raw(b"1"), path=("a",)), Call()
-        return self.held.take(request, 1e9, origin, call.asker), call
+        forwarded = Forwarded(UNSAID, request, 1.0, None, pulled=False)
+        return self.held.take(forwarded, 1e9, origin, call.asker), call
 
     def take_passed(self, outlet, name="x", origin=0):
         request = Request(name, keyed=True, work=b"", path=("a",))
         forwarded = Forwarded(UNSAID, request, 1.0, LOAD, pulled=True)
         call = Call()
-        return self.held.take_passed(forwarded, 1e9, origin, call.asker, outlet), call
+        return self.held.take(forwarded, 1e9, origin, call.asker, outlet), call
 
     def begin(self, ref):
         """The answer to one that passes through begins. Returns its relay."""
@@ -92,7 +93,7 @@ class Outlet(list):
     def end(self, _):
         self.append("end")
 
-    def break_off(self):
+    def break_off(self, _):
         self.append("broken")
 
     def stay(self, *_):

@@ -15,6 +15,8 @@ from spillover.live.engine.timers import Timers
 from spillover.live.http1.known_heads import Known
 from spillover.live.overflow import passed_back
 from spillover.live.overflow.emulated_link import EmulatedLink
+from spillover.live.overflow.frames.frame import BROKEN as BROKEN_FRAME
+from spillover.live.overflow.frames.frame import LENGTHS
 from spillover.live.overflow.passed_back import (
     FRAMES_MAX,
     UNSENT_MAX_BYTES,
@@ -29,7 +31,8 @@ from spillover.live.overflow.passed_wire import (
     decode_whole,
     piece_head,
 )
-from spillover.live.overflow.wire import Stay
+from spillover.live.overflow.wire import BROKEN_PROBLEM_MAX, Stay, decode_broken, encode_broken
+from spillover.model.causes import Cause
 from spillover.model.passed import PassedHead
 from spillover.model.request import DONE, FAILED, Answer
 
@@ -40,7 +43,7 @@ HEAD = PassedHead(206, b"Partial", ((b"A", b"b"),))
 SO_FAR = SoFar(("a", "b"), 0.5, 0.25, 0.125)
 FIELDS = ((b"Checksum", b"7"),)
 ANSWER = Answer(DONE, ("a", "b"), None, None, 0.5, 0.25, 3.0)
-BROKEN = Answer(FAILED, ("a", "b"), None, "it broke")
+BROKEN = Answer(FAILED, ("a", "b"), None, "it broke", cause=Cause.CONNECTION)
 
 
 class Back:
@@ -100,8 +103,9 @@ class Back:
     def whole(self, message):
         self.told.append(("whole", *decode_whole(message, Known())))
 
-    def break_off(self):
+    def break_off(self, why):
         self.told.append("broken")
+        self.why = decode_broken(why)
 
     def stay(self, now_s, waited_s):
         return Stay(now_s - FAR_S, 0.0, waited_s)
@@ -242,14 +246,26 @@ def test_what_breaks_off_does_so_behind_what_has_come_unless_the_node_ends(back)
     way.sink.piece(b"late")
     way.advance(2)
     assert way.take()[1:] == ["began", b"one", "resume", "broken", "broke"]
+    assert way.why == (Cause.CONNECTION, "it broke")
     way = back(delay_s=2.0)
     way.sink.begin(HEAD, SO_FAR, way)
     way.sink.piece(b"one")
     way.sink.break_off(None)
     assert way.take() == ["broken", "broke"]
+    assert way.why == (Cause.NODE, "the node ended")
     way.sink.break_off(None)
     way.advance(2)
     assert way.take() == []
+
+
+def test_long_words_for_why_an_answer_broke_off_are_cut(back):
+    """They fit their frame whatever is in them."""
+    way = back()
+    way.sink.begin(HEAD, SO_FAR, way)
+    way.sink.break_off(Answer(FAILED, ("a", "b"), None, "\0" * 100_000))
+    assert way.why == (Cause.WORKER, "\0" * BROKEN_PROBLEM_MAX)
+    _, longest_bytes = LENGTHS[BROKEN_FRAME]
+    assert len(encode_broken(*way.why)) <= longest_bytes
 
 
 def test_a_frame_that_is_lost_breaks_the_answer_off_once(back):

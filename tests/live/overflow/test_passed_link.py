@@ -12,6 +12,7 @@ from spillover.live.overflow.passed_wire import encode_pass
 from spillover.live.overflow.peer_link import REFUSAL_STATUSES
 from spillover.live.overflow.protocol import PASS
 from spillover.live.overflow.wire import UNSAID
+from spillover.model.causes import Cause
 from spillover.model.passed import PassedHead
 from spillover.model.request import DONE, FAILED, Outcome, Request
 from support.scripted_answers import ScriptedShell, Told, passed, take
@@ -152,12 +153,12 @@ def test_what_breaks_off_is_never_an_end(nodes, ids):
                 for k in range(frames):
                     service.piece(b"%d" % k)
                     await nodes.until(lambda s=sink, k=k: len(s.body) == k + 1)
-                service.fail()
+                service.fail("it was closed", Cause.CONNECTION)
                 await nodes.until(lambda s=sink: s.how)
                 assert (sink.how, sink.told[0][1].outcome) == ("broken", FAILED)
-                assert entry.answer.problem.startswith(
-                    "it broke" if len(ids) == 1 else "the answer broke off after it had begun"
-                )
+                told = "" if len(ids) == 1 else "the answer broke off after it had begun: "
+                assert entry.answer.problem == f"{told}it was closed"
+                assert entry.answer.cause is Cause.CONNECTION
             machine = federation["a"].machine
             assert machine.truncated == federation["a"].shell.requests.relays.ends["truncated"] == 4
             names = [

@@ -15,6 +15,7 @@ from spillover.core.overflow import events as ev
 from spillover.live.overflow.foreign_requests import Asker
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.site import SiteProcess
+from spillover.live.overflow.wire import UNSAID, Forwarded
 from spillover.model.errors import NotDelivered
 from spillover.model.load import LoadReport
 from spillover.model.request import DONE, Answer, Refusal, Request
@@ -55,7 +56,8 @@ class Here:
         request, told = Request(name, True, msgspec.Raw(b"1"), ("b",)), []
         asker = Asker(lambda _, one, __: told.append(one), lambda: told.append("broken off"))
         deadline_s = time.monotonic() + 600.0
-        self.shell.requests.foreign.take(request, deadline_s, self.handles["b"], asker)
+        forwarded = Forwarded(UNSAID, request, 600.0, None, pulled=False)
+        self.shell.requests.foreign.take(forwarded, deadline_s, self.handles["b"], asker)
         return told
 
     def counted(self, cluster="b"):

@@ -75,7 +75,8 @@ class Here:
     def take_over(self, name="x", trace=None):
         """The neighbor's."""
         request = Request(name, True, msgspec.Raw(b"1"), ("b",), trace=trace)
-        return self.shell.requests.foreign.take(request, self.soon_s, 0, Asker(nothing, nothing))
+        forwarded = Forwarded(UNSAID, request, 600.0, None, pulled=False)
+        return self.shell.requests.foreign.take(forwarded, self.soon_s, 0, Asker(nothing, nothing))
 
     def take_passed(self, work, name="x"):
         sink = SimpleNamespace(**dict.fromkeys(("begin", "end", "break_off", "settle"), nothing))
@@ -181,7 +182,7 @@ def test_what_passes_through_is_told_by_its_own_method_and_path(here):
         outlet = SimpleNamespace()
         forwarded = Forwarded(UNSAID, Request("z", True, passed.encode(), ("b",)), 1.0, None, False)
         told = forwarded, at.soon_s, 0, Asker(nothing, nothing), outlet
-        ref = at.shell.requests.foreign.take_passed(*told)
+        ref = at.shell.requests.foreign.take(*told)
         visit = at.tracing._open[ref]
         assert (visit.method, visit.path, visit.route) == ("POST", PASS, PASS)
         assert at.sampler.names == ["HTTP"] * 4 + [f"POST {PASS}"]

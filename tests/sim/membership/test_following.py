@@ -73,7 +73,7 @@ class Losses(Looker):
     def connecting(self, *_):
         self.connects += bool(self.since_s)
 
-    def after(self, client, event, now_s):
+    def heard(self, client, event, now_s):
         if isinstance(event, Lost) and client.session is None:
             self.since_s.setdefault(client, now_s)
         elif isinstance(event, Connected) and client in self.since_s:

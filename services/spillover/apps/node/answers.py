@@ -31,7 +31,7 @@ _log.addFilter(OncePerPeriod())
 
 
 class Timing(msgspec.Struct):
-    """`timing_ms` of an answer; total = queued + network + service."""
+    """The field `timing_ms` of an answer; total = queued + network + service."""
 
     queued: float
     network: float
@@ -90,7 +90,7 @@ _REFUSALS = {
 }
 
 _FINAL = frozenset({Refusal.DRAINING, Refusal.TOO_LARGE, Refusal.UNKNOWN_TYPE})
-"""Trying again does not help."""
+"""The refusals after which it does not help to try again."""
 
 TYPES_MAX = 20
 """A problem names at most so many of the types that are served."""
@@ -190,7 +190,8 @@ def node_ended(name: str, *, has_not_run: bool) -> Problem:
 
 
 def answer_internal_error(shell: NodeShell, exchange: Exchange, request_id: str | None) -> None:
-    """Called where the exception is handled; with the story of the request if it was known."""
+    """Answers with a bug, and logs it with the story of the request if that is known. Call it where
+    the exception is handled."""
     story = [] if request_id is None else shell.machine.decider.log.tell(request_id)
     _log.exception(
         Message(
@@ -208,8 +209,8 @@ def answer_internal_error(shell: NodeShell, exchange: Exchange, request_id: str 
 
 
 class EncodedOnce:
-    """A thousand clients that wait for a result of a mebibyte must not hold a thousand copies of
-    it. Keeps the last one to the end of the turn, and no longer."""
+    """The bodies of large answers, each encoded once for all who get it in a turn of the loop: a
+    thousand clients that wait for a result of a mebibyte must not hold a thousand copies of it."""
 
     __slots__ = ("_answer", "_body", "_loop")
 

@@ -66,7 +66,7 @@ def watching(
 
 
 def _forget(shell: NodeShell, connection: HttpConnection) -> None:
-    """Whoever is at its other end is no neighbor any more."""
+    """Has a connection forget whose it is: whoever is at its other end is no neighbor any more."""
     peer, connection.peer = connection.peer, None
     if peer is not None:
         shell.neighborhood.streams.end(peer.neighbor)

@@ -46,7 +46,8 @@ class ConfigBody(StrictBody):
     @field_validator("topology", mode="before")
     @classmethod
     def _is_one_of_both(cls, given: object) -> object:
-        """Else errors would name the branch of the union, which no caller knows."""
+        """Refuses what is neither a text nor fields: errors would else name the branch of the
+        union, which no caller knows."""
         if not isinstance(given, str | dict):
             expected = "expected a topology, as the text of a file or as an object"
             raise PydanticCustomError("topology_type", expected)
@@ -179,7 +180,8 @@ def _add_route_of_peers(app: FastAPI, shell: NodeShell, configuration: NodeConfi
 
 
 def _read(body: ConfigBody, before: Topology) -> tuple[Topology, list[str]]:
-    """The topology, and what is seldom meant of the change. Raises InputError."""
+    """Returns the topology of a body, and lines on what is seldom meant of the change. Raises
+    InputError."""
     if isinstance(body.topology, str):
         topology = read_topology(body.topology, SOURCE, before.name)
     else:
@@ -188,7 +190,7 @@ def _read(body: ConfigBody, before: Topology) -> tuple[Topology, list[str]]:
 
 
 async def _left_with_work(before: Topology, after: Topology, federation: Federation) -> list[str]:
-    """Which clusters are removed that have work."""
+    """Returns a line for each cluster that is removed and has work, or may have."""
     lines = []
     gone = sorted(set(before.cluster_ids) - set(after.cluster_ids))
     states = (await federation.show()).clusters if gone else {}

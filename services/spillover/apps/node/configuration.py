@@ -40,8 +40,8 @@ _log.addFilter(OncePerPeriod())
 
 class NodeConfiguration:
     """The configuration that one node goes by. `on_change` is called with it, now and at each
-    change. Unless the node takes what it hears `from_peers`, only its own operators change it, and
-    its store."""
+    change. Where it is not taken `from_peers`, only the operators of this node change it, and its
+    store."""
 
     def __init__(
         self,
@@ -53,14 +53,15 @@ class NodeConfiguration:
     ) -> None:
         self._node = shell
         self._left: dict[str, Stamp] = {}
-        """What each neighbor last told that it goes by, and this node does not."""
+        """The newest stamp of each neighbor whose configuration was left alone."""
         self._on_change = on_change
         self.history: deque[tuple[datetime, Configuration]] = deque(maxlen=HISTORY_MAX)
-        """What the node has gone by in this life, and since when; the newest first."""
+        """The configurations of this life, and the times since when the node went by them; the
+        newest first."""
         self._own = shell.cluster.id
         configuration = of_file(shell.topology, told_text(shell.topology))
         self._asked = 0
-        """How often a cluster was asked: each time another one of its nodes."""
+        """The number of questions so far: each goes to another one of a cluster's nodes."""
         self._shell = ConfigurationShell(
             self._own,
             shell.epoch,
@@ -121,7 +122,8 @@ class NodeConfiguration:
         return stamp
 
     def told_to(self, connection: IncomingConnection, hello: bytes | None) -> bytes:
-        """Returns what another node is told that says this of itself. Raises TurnedAway."""
+        """Returns the configuration for another node, which says this of itself. Raises
+        TurnedAway."""
         node = self._node
         cluster = node.neighborhood.peers.member(connection, hello)
         if self._is_cut(cluster):
@@ -151,8 +153,8 @@ class NodeConfiguration:
     # --- what the configuration asks for --------------------------------------------------------
 
     async def _ask(self, name: str) -> bytes:
-        """What a node of a cluster goes by, wherever it is: it may be no neighbor. Of the own
-        cluster it is the node with the number behind the slash."""
+        """Returns the configuration of a cluster, encoded, which need be no neighbor. `name` is a
+        cluster, or a node of this one by its number behind a slash."""
         cluster, _, number = name.partition("/")
         url = self._url_of(cluster, int(number or 0))
         if url is None:
@@ -188,7 +190,8 @@ class NodeConfiguration:
         return self._node.machine.neighbors.index.get(cluster)
 
     def _show_superseded(self) -> None:
-        """It is over, too, where others have made what counts now of what was lost."""
+        """Tells whether a configuration that was taken here has lost against another one. That is
+        over once others have built on what they made of it."""
         lost = self.superseded
         self._node.neighborhood.configured.superseded = None if lost is None else lost.stamp
 

@@ -120,7 +120,7 @@ def cluster_view(name: str, state: NodeState | Unreachable) -> dict[str, Any]:
 
 
 def _pool(tokens: TokensState) -> dict[str, Any]:
-    """The first rows of each table, with how many there are."""
+    """Returns the first rows of each table of a pool, with how many there are."""
     tables: dict[str, Sequence[BaseModel]] = {
         "servers": [
             server.model_copy(update={"not_done": server.not_done[:NOT_DONE_MAX]})
@@ -161,7 +161,7 @@ def _neighbor(state: NeighborState) -> dict[str, Any]:
 
 
 def _decisions(shell: NodeShell) -> list[dict[str, Any]]:
-    """Newest first."""
+    """Returns the newest decisions, the newest first."""
     return [_decision(one) for one in shell.machine.decider.log.newest(DECISIONS_MAX)]
 
 

@@ -60,7 +60,7 @@ class Asked(NamedTuple):
     head: RequestHead
     tenant: str
     known: KnownRequest | None
-    """What is known of the head, if it is kept."""
+    """The known form of the head, if it is remembered."""
 
 
 class Door(Owner, Protocol):
@@ -75,13 +75,13 @@ class Door(Owner, Protocol):
 
     @property
     def way_of(self) -> Callable[[str, str], Ingress]:
-        """Returns what tells of requests that come from an address by a scheme."""
+        """Returns what headers say of requests that come from an address by a scheme."""
 
     def watch(self, connection: DoorConnection) -> None:
-        """Have it told, each second, when something is too late."""
+        """Have a connection looked at each second, and told when something is too late."""
 
     def let_go(self, connection: DoorConnection) -> None:
-        """It is gone."""
+        """A connection has ended."""
 
     def tenant_of(self, head: RequestHead, address: str) -> str:
         """Returns whose request it is. Raises Problem where it is nobody's who is let in."""
@@ -185,7 +185,8 @@ class DoorConnection(ServerConnection):
             answer.flow.resume()
 
     def be_the_last(self) -> None:
-        """See `PassedAnswer.be_the_last`; one that is told so late says it by its end alone."""
+        """Have the answer under way be the last one here. One that has begun says so by its end
+        alone."""
         if self._answer is not None and not self.half_closed:
             self._answer.be_the_last()
 
@@ -239,7 +240,8 @@ class DoorConnection(ServerConnection):
             self.write_later(CONTINUE)
 
     def _check_room(self, more_bytes: int) -> None:
-        """A body is read only if there is room for it in the cluster."""
+        """Raise Problem where the cluster has no room for so much more of a body: it is not read
+        then."""
         if not self._door.shell.room.moving.has_room(more_bytes):
             self._door.shell.metrics.home_refused(Refusal.MEMORY_FULL)
             raise Problem("queue_full", NO_ROOM, retry_after_s=NO_ROOM_S)
@@ -305,7 +307,7 @@ class DoorConnection(ServerConnection):
         super().answered(keep_alive=keep_alive)
 
     def reset(self, last_words: bytes = b"") -> None:
-        """See `ClientLine.reset`. The words are tried to be brought over before."""
+        """Break off (`ClientLine.reset`), after an attempt to bring these words over."""
         if self.is_gone:
             return
         if last_words:
@@ -315,7 +317,8 @@ class DoorConnection(ServerConnection):
             self._reset()
 
     def _reset(self) -> None:
-        """A connection that is just closed would be a whole answer to who reads up to its end."""
+        """Reset the connection. If it was just closed, whoever reads up to its end would take what
+        came for a whole answer."""
         opened = self.transport.get_extra_info("socket")
         if opened is not None and not self.is_gone:
             with contextlib.suppress(OSError):  # uvloop's takes a file descriptor for a moment

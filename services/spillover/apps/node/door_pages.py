@@ -36,7 +36,7 @@ _Key: TypeAlias = tuple[bytes, ...]
 
 
 class _Lately:
-    """Fields of answers that came last, by what they were answers to."""
+    """Fields of the last answers, by what these were answers to."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[_Key, Fields] = OrderedDict()
@@ -67,7 +67,7 @@ class Origins:
         self._lines, self._preflights = _Lately(), _Lately()
 
     def learn(self, page: Page, head: PassedHead) -> None:
-        """The service has answered that page so."""
+        """Learn from an answer of the service to a page what that page may read."""
         told = values(head.headers, _ALLOW_ORIGIN)
         if len(told) != 1 or told[0] not in (_ANY, page.origin):
             return
@@ -100,7 +100,7 @@ class Origins:
 
 
 class Page:
-    """Where one request comes from: it has an `Origin`."""
+    """The page of a browser that makes one request: it has an `Origin`."""
 
     __slots__ = ("_origins", "origin", "preflight")
 
@@ -108,7 +108,7 @@ class Page:
         self._origins = origins
         self.origin = b", ".join(values(head.fields, b"origin"))
         self.preflight: _Key = ()
-        """What it asks to be allowed, and where; nothing where it is no preflight."""
+        """The preflight's question, and its target; empty where the request is no preflight."""
         if head.method == "OPTIONS" and _ASKED_METHOD in head.names:
             asked = [
                 b", ".join(values(head.fields, one)) for one in (_ASKED_METHOD, _ASKED_HEADERS)
@@ -121,7 +121,7 @@ class Page:
         return bool(self.preflight)
 
     def answered(self, head: PassedHead) -> None:
-        """The service has answered it."""
+        """Learn from the answer of the service."""
         self._origins.learn(self, head)
 
     def may_read(self) -> Fields:

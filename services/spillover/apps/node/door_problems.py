@@ -37,9 +37,9 @@ class ClientLine(Protocol):
     """The part of a connection that an answer needs."""
 
     write_paused: bool
-    """More is unsent than should be."""
+    """Whether more is unsent than should be."""
     half_closed: bool
-    """The client sends nothing more, and may be gone."""
+    """Whether the client sends nothing more, and may be gone."""
 
     @property
     def is_gone(self) -> bool:
@@ -53,10 +53,10 @@ class ClientLine(Protocol):
     def writelines(self, parts: tuple[Buffer, ...]) -> None: ...
 
     def look_between_chunks(self) -> None:
-        """Find out whether it is: a body in chunks follows."""
+        """Find out from time to time whether the client has gone: a body in chunks follows."""
 
     def answered(self, *, keep_alive: bool) -> None:
-        """The whole answer is written."""
+        """Note that the whole answer is written."""
 
     def reset(self, last_words: bytes = b"") -> None:
         """Break off, so that nobody takes what was sent for an answer."""

@@ -18,7 +18,7 @@ from spillover.live.overflow.protocol import AT_SIBLING, PEER_PREFIX
 
 
 class EdgedApp(Protocol):
-    """One that says how its connections are to be served."""
+    """An app that says how its connections are to be served."""
 
     @property
     def edge(self) -> Edge: ...
@@ -27,7 +27,8 @@ class EdgedApp(Protocol):
 
 
 class PublicOnly:
-    """Lets clients in, and to nothing under /peer/: neighbors have a socket of their own."""
+    """The app at a socket for clients, where nothing under /peer/ is answered: neighbors have a
+    socket of their own."""
 
     def __init__(self, app: EdgedApp) -> None:
         self._app = app
@@ -41,8 +42,8 @@ class PublicOnly:
 
 
 class PeersOnly:
-    """Lets neighbors in, to /peer/ and /healthz alone, and other nodes of the cluster unless those
-    have a socket of their own (`has_siblings`)."""
+    """The app at a socket for neighbors, who get /peer/ and /healthz alone, and for other nodes of
+    the cluster unless those have a socket of their own (`has_siblings`)."""
 
     def __init__(self, app: EdgedApp, *, has_siblings: bool = True) -> None:
         self._app = app
@@ -59,8 +60,8 @@ class PeersOnly:
 
 
 class CertifiedPeers:
-    """Nothing under /peer/ but for nodes of the federation that have proved to be the cluster that
-    they say they are. Who of them is a neighbor is looked at where that matters."""
+    """The app in front of /peer/ that lets in nodes which have proved to be the cluster that they
+    say they are. Which of them is a neighbor is looked at where that matters."""
 
     def __init__(self, app: EdgedApp, peers: Peers) -> None:
         self._app = app
@@ -82,7 +83,8 @@ class CertifiedPeers:
 
 
 def _edge_of(app: EdgedApp, *, of_peers: bool) -> Edge:
-    """What needs no task at a socket for neighbors alone, or at that of all others."""
+    """Returns the requests that need no task at a socket for neighbors alone, or at that of all
+    others."""
     direct = app.edge.direct
     return replace(app.edge, direct=None if direct is None else direct.only(of_peers=of_peers))
 

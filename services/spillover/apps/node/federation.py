@@ -44,17 +44,18 @@ MARGIN_SHARE, MARGIN_S_MIN = 0.1, 0.02
 before the one who asked it gives up. Half of it is for the way, half for the work."""
 
 SILENT_S = 0.25
-"""What a neighbor gets that has not been heard of for a second: it is most likely dead or frozen,
-and would use up the time of all who wait."""
+"""The time for a neighbor that has been silent for a second: it is most likely dead or frozen, and
+would use up the time of all who wait."""
 
 CLUSTERS_MAX = 1000
 QUERY_LIMIT_BYTES = 128 * 1024
 ANSWER_LIMIT_BYTES = 4 * 1024 * 1024
 QUERIES_MAX = 1024
-"""Remembered at a time. A node that remembers as many answers a new one for itself alone."""
+"""The most questions that are remembered. A node that remembers as many answers a new one for
+itself alone."""
 REMEMBERED_S = 2 * LIMIT_S
 WAVES_MAX = 8
-"""Begun here and under way at a time. Who asks beyond that shares the newest."""
+"""The most waves that are begun here and under way. Whoever asks beyond that shares the newest."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -73,13 +74,14 @@ class FederationQuery(BaseModel):
 
 
 class GatheredStates(BaseModel):
-    """What came together at one node, its own state with it; nothing if it was asked before."""
+    """The states that came together at one node, its own among them; none if it was asked
+    before."""
 
     clusters: Annotated[dict[ClusterName, NodeState], Field(max_length=CLUSTERS_MAX)]
 
 
 class Federation:
-    """One node's part in the waves: those that begin here, and those that come by."""
+    """The part of one node in waves that begin here, and in those that come by."""
 
     def __init__(self, shell: NodeShell) -> None:
         self._shell = shell
@@ -88,7 +90,7 @@ class Federation:
         self._waves: OrderedDict[str, asyncio.Task[FederationState]] = OrderedDict()
 
     async def show(self) -> FederationState:
-        """Returns what a client is shown, within LIMIT_S."""
+        """Returns the federation as a client is shown it, within LIMIT_S."""
         if len(self._waves) >= WAVES_MAX:
             wave = next(reversed(self._waves.values()))
         else:
@@ -99,7 +101,7 @@ class Federation:
         return await asyncio.shield(wave)
 
     async def answer(self, query: FederationQuery, neighbor: int) -> GatheredStates:
-        """Returns what this neighbor is told."""
+        """Returns the states for a neighbor that asks."""
         if self._shell.neighborhood.emulated[neighbor].faults.cut:
             return GatheredStates(clusters={})  # as if it had not come: no answer gets through
         first, room = self._remember(query.query)
@@ -118,7 +120,7 @@ class Federation:
         return self._as_shown(await self._gather(whole))
 
     def _remember(self, query: str) -> tuple[bool, bool]:
-        """Whether it is new here, and whether it could be noted down."""
+        """Returns whether a question is new here, and whether there was room to remember it."""
         now_s = self._shell.now_s
         while self._seen and next(iter(self._seen.values())) <= now_s:
             self._seen.popitem(last=False)
@@ -132,7 +134,8 @@ class Federation:
     # --- asking on ----------------------------------------------------------------------------
 
     async def _gather(self, query: FederationQuery) -> dict[str, NodeState]:
-        """The own state, and what all neighbors answer in time that were not asked on the way."""
+        """Returns the own state, and those of all neighbors that were not asked on the way and
+        answer in time."""
         limit_s = query.remaining_ms / 1e3
         visited = [*query.visited, self._own]
         asked: dict[asyncio.Future[Response], ClusterId] = {}
@@ -153,7 +156,7 @@ class Federation:
     def _ask(
         self, neighbor: Neighbor, query: str, visited: list[str], limit_s: float
     ) -> asyncio.Future[Response] | None:
-        """None if there is no time left for an answer."""
+        """Asks a neighbor. Returns None if there is no time left for an answer."""
         if not neighbor.known:
             limit_s = min(limit_s, SILENT_S)
         margin_s = max(MARGIN_SHARE * limit_s, MARGIN_S_MIN)

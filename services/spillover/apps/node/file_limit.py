@@ -18,8 +18,7 @@ from spillover.live.engine.timers import Timers
 from spillover.live.process.logs import Message
 
 FILES_SPARE = 1024
-"""Files for all that is no request: streams of reports, warm connections, those that are
-closing."""
+"""The files for all else than requests: streams of reports, warm connections, those that close."""
 
 FILES_MIN = 4096
 """So many files let a node serve any load that is not overload for minutes. Fewer are used up by a
@@ -34,13 +33,14 @@ _log = logging.getLogger(__name__)
 
 
 def files_wanted(settings: NodeSettings) -> int:
-    """Every waiting request holds a connection, and every one that is away two: the one it came on,
-    and the one it went on."""
+    """Returns how many files a cluster may need: every waiting request holds a connection, and
+    every one that is away two, the one it came on and the one it went on."""
     return settings.queue_limit + 2 * settings.away_limit + FILES_SPARE
 
 
 def raise_file_limit(settings: NodeSettings) -> int | None:
-    """Have as many allowed as may be wanted. How many are; None if there are enough for all."""
+    """Raises the limit as far as may be needed. Returns how many files are allowed then; None if
+    there are enough for all."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = files_wanted(settings)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -56,8 +56,8 @@ def raise_file_limit(settings: NodeSettings) -> int | None:
 
 
 class FileWatch:
-    """Looks once in a while how many are in use of those that are `allowed`, and says so when that
-    comes near. `count` tells how many connections there are."""
+    """Looks once in a while how many of the `allowed` files are in use, and logs when that comes
+    near. `count` returns how many connections there are."""
 
     def __init__(self, allowed: int, count: Callable[[], int]) -> None:
         self._allowed = allowed
@@ -65,7 +65,7 @@ class FileWatch:
         self._is_near = False
 
     def begin(self, timers: Timers, now: Callable[[], float]) -> None:
-        """Look from now on, until the timers end; `now` is their clock."""
+        """Look regularly from now on, until the timers end; `now` is their clock."""
 
         def again(_: float) -> None:
             self.look()
@@ -74,7 +74,7 @@ class FileWatch:
         timers.at(now() + LOOK_S, again)
 
     def look(self) -> None:
-        """Once."""
+        """Look once."""
         in_use = self._count()
         if self._is_near:
             self._is_near = in_use >= CLEAR_SHARE * self._allowed

@@ -34,7 +34,13 @@ from spillover.apps.node.answers import (
     with_lines,
 )
 from spillover.apps.node.counted_requests import CountedRequests
-from spillover.apps.node.intake import Headers, asked_name, read_headers, read_request
+from spillover.apps.node.intake import (
+    NO_HEADERS,
+    Headers,
+    asked_name,
+    read_headers,
+    read_request,
+)
 from spillover.apps.node.lookups import LOOKUP_METHODS, LOOKUP_PREFIX, Lookups
 from spillover.apps.node.pages import REQUESTS, Pages
 from spillover.apps.node.peer_paths import PEER_OF, PeerPaths, peer_of
@@ -45,6 +51,8 @@ from spillover.apps.node.site_paths import EXPLAIN_PREFIX, SitePaths
 from spillover.apps.node.waiting import WaitingClient
 from spillover.core.overflow.idempotency import IdempotencyRecord
 from spillover.live.membership.session_wire import SESSION
+from spillover.live.overflow.frames.frame import FORWARD
+from spillover.live.overflow.frames.frame import PASS as PASSED
 from spillover.live.overflow.home_requests import fingerprint
 from spillover.live.overflow.protocol import (
     FIRST,
@@ -70,7 +78,7 @@ class HotPaths:
     """An ASGI app: the hot paths of a node, and behind them those that are `cold`.
 
     Most requests never see ASGI: connections hand those of clients that came whole to `direct`,
-    those of neighbors to `PeerPaths.forward_whole`, which answer them when their time comes,
+    those of neighbors to `PeerPaths.take_whole`, which answer them when their time comes,
     without a task that waits.
     """
 
@@ -86,7 +94,7 @@ class HotPaths:
         self._pages = pages
         self._sessions = sessions
         self.doors = self._doors = doors
-        """None: there are no API tokens, and so no tenants."""
+        """The doors by API tokens; None where there are none, and so no tenants."""
         self._shell = shell
         self._clock = shell.timers.clock
         self._site: SitePaths | None = None
@@ -103,8 +111,8 @@ class HotPaths:
         self._peers = peers = PeerPaths(shell)
         posts = [DirectPost(REQUESTS, self.direct)]
         if doors is None or doors.is_open("POST", SPOKEN[0].forward):
-            posts += [DirectPost(one.forward, peers.forward_whole, of_peers=True) for one in SPOKEN]
-            posts.append(DirectPost(PASS, peers.passed_whole, of_peers=True))
+            for path, kind in (*((one.forward, FORWARD) for one in SPOKEN), (PASS, PASSED)):
+                posts.append(DirectPost(path, partial(peers.take_whole, kind), of_peers=True))
         direct = Direct(posts, (LOOKUP_PREFIX,), self.direct)
         self.edge = Edge(direct, shell.writes, shell.room.moving, recalled_below=PEER_PREFIX)
         self._go_by()
@@ -125,7 +133,7 @@ class HotPaths:
         self._routes[SIBLINGS] = ("GET",), peers.siblings
 
     def _go_by(self) -> None:
-        """The topology has changed."""
+        """Go by the topology, which has changed."""
         topology = self._shell.topology
         self._default_deadline_ms = topology.default_deadline_ms
         self._payload_limit_bytes = topology.payload_limit_bytes
@@ -160,7 +168,7 @@ class HotPaths:
             self._internal_error(exchange, None)
 
     async def _go_on(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
-        """What is not hot is the app's."""
+        """Have the app answer what is not hot."""
         if scope["path"].startswith(PEER_PREFIX):
             if is_of_another_version(scope["path"]):
                 exchange.refuse(self._peers.other_version(exchange))
@@ -170,7 +178,7 @@ class HotPaths:
         await self.cold(scope, receive, send)
 
     def _admit(self, exchange: Exchange) -> bool:
-        """See `Pages.admit`."""
+        """Returns whether there is more to do for a browser's page (`Pages.admit`)."""
         try:
             return self._pages.admit(exchange)
         except Problem as problem:
@@ -180,8 +188,8 @@ class HotPaths:
         return False
 
     def _let_in(self, exchange: Exchange, scope: Scope, send: Send, doors: Doors) -> Send | None:
-        """What to answer through, with who asks in the scope; None if that was answered with a
-        problem."""
+        """Returns what to answer through, with who asks in the scope; None if that was answered
+        with a problem."""
         try:
             return doors.let_in(exchange, scope, send)
         except Problem as problem:
@@ -191,22 +199,25 @@ class HotPaths:
         return None
 
     def direct(self, exchange: Exchange, body: bytes) -> None:
-        """`POST /requests` that came whole, and `GET /requests/{id}`: taken now, and answered now
-        or later. Of no page."""
+        """Take `POST /requests` that came whole, or `GET /requests/{id}`, which come from no page.
+        They are answered now or later."""
         received_s = exchange.begun_s or self._clock()
         try:
             if self._site is not None:
                 self._site.tell_cluster(exchange)
             tenant = "" if self._doors is None else self._doors.submitter(exchange).tenant
-            if self._site is not None and self._is_for_later(exchange, body, self._site, tenant):
+            is_question = exchange.method == "GET"
+            headers = NO_HEADERS if is_question else read_headers(exchange.headers)
+            if (site := self._site) is not None and self._is_for_later(
+                exchange, headers, body, site, tenant
+            ):
                 task = asyncio.create_task(self._serve_later(exchange, body))
                 self._later.add(task)
                 task.add_done_callback(self._later.discard)
                 return
-            if exchange.method == "GET":
+            if is_question:
                 self._lookups.serve(exchange, tenant)
                 return
-            headers = read_headers(exchange.headers)
             exchange.headers.clear()  # read, and a third of what a queued request would keep
             limit_bytes = self._payload_limit_bytes
             if len(body) <= limit_bytes:
@@ -219,7 +230,7 @@ class HotPaths:
             self._internal_error(exchange, None)
 
     async def _post_request(self, exchange: Exchange, _: Send) -> None:
-        """The same, of a request that comes in pieces."""
+        """Take `POST /requests` that comes in pieces. Raises Problem."""
         received_s = exchange.begun_s or self._shell.now_s
         tenant = self._tenant(exchange)
         headers = read_headers(exchange.headers)
@@ -248,12 +259,14 @@ class HotPaths:
             return False
         return True
 
-    def _is_for_later(self, exchange: Exchange, body: bytes, site: SitePaths, tenant: str) -> bool:
+    def _is_for_later(
+        self, exchange: Exchange, headers: Headers, body: bytes, site: SitePaths, tenant: str
+    ) -> bool:
         """Returns whether a request that came whole needs a task, since others may have to be
         asked."""
         if exchange.method == "GET":
             return not site.is_known(exchange.path.removeprefix(LOOKUP_PREFIX), tenant)
-        name = asked_name(read_headers(exchange.headers), body)
+        name = asked_name(headers, body)
         return not site.is_here(exchange, name, tenant)
 
     async def _serve_later(self, exchange: Exchange, body: bytes) -> None:
@@ -390,7 +403,8 @@ class HotPaths:
         preferences: Preferences,
         deadline_s: float,
     ) -> None:
-        """A name that is known: wait for the answer of the run under way, or give it again."""
+        """Answer a request whose name is known: wait for the answer of the run under way, or give
+        the answer again."""
         if entry.answer is not None:
             lines = REPLAYED_LINE + waited_line(preferences)
             self._answer(exchange, entry, lines, entry.answer)
@@ -416,7 +430,8 @@ class HotPaths:
     def _wait_or_accept(
         self, exchange: Exchange, entry: IdempotencyRecord, preferences: Preferences, lines: bytes
     ) -> None:
-        """Asynchronous: the answer if it comes while the client would wait, else 202."""
+        """Give an asynchronous request its answer, if that comes while the client would wait, else
+        202."""
         wait_s, both = preferences.wait_s, b"respond-async, wait=%d"
         if wait_s:
             on_answer = partial(self._answer, exchange, entry, lines + waited_line(preferences))
@@ -467,7 +482,8 @@ class HotPaths:
     def _answer_accepted(
         self, exchange: Exchange, entry: IdempotencyRecord, applied: bytes, lines: bytes
     ) -> None:
-        """202, and where to ask, once the request is surely accepted. Called by a timer too."""
+        """Answer with 202, and where to ask, once the request is surely accepted. Timers call it,
+        too."""
         if self._home_requests.is_unconfirmed(entry):
             give = partial(self._answer_accepted, exchange, entry, applied, lines)
             self._home_requests.when_accepted(entry, give)
@@ -480,7 +496,7 @@ class HotPaths:
         exchange.answer_raw(202, lines, encode_view(self._shell, entry))
 
     def _not_accepted(self, exchange: Exchange, entry: IdempotencyRecord, told: Told) -> None:
-        """What was to be accepted is refused after all, or the node ends before."""
+        """Answer a request that is refused after all, or whose node ends before it is accepted."""
         if not isinstance(told, Answer):
             self._answer(exchange, entry, b"", told)
 
@@ -491,14 +507,14 @@ class HotPaths:
 
 
 def _check_same(entry: IdempotencyRecord, request: Request) -> None:
-    """A name stays with what it was first given to, however often that runs."""
+    """Raise Problem where a name was first given to another request: it stays with that one."""
     if entry.fingerprint != fingerprint(request):
         detail = "this name was given to another request before"
         raise Problem("conflict", detail, id=entry.name)
 
 
 def _of_entry(entry: IdempotencyRecord, problem: Problem) -> Problem:
-    """The problem of such a request."""
+    """Returns the problem, told whether the request is keyed."""
     problem.is_keyed = entry.fingerprint is not None
     return problem
 

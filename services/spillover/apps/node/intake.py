@@ -1,7 +1,5 @@
 """The way from the bytes of `POST /requests` to a Request. All that a client can get wrong is found
 here, before the machine hears of the request.
-
-All that a client can get wrong is found here, before the machine hears of the request.
 """
 
 from __future__ import annotations
@@ -63,7 +61,7 @@ class Headers:
 
     def __init__(self) -> None:
         self.coding = b""
-        """The coding of the body, which names what cannot be read."""
+        """The content coding of the body: the error about one that cannot be read names it."""
         self.key: str | None = None
         self.type: str | None = None
         self.deadline_ms: float | None = None
@@ -72,7 +70,7 @@ class Headers:
         self.trace: TraceContext | None = None
 
     def read(self, meant: list[tuple[bytes, bytes]]) -> None:
-        """Raises Problem `invalid`; the key, if it is valid, has been read even then."""
+        """Reads these headers. Raises Problem `invalid`; a valid key has been read even then."""
         given = dict(meant)
         differing = _join(meant, given) if len(given) < len(meant) else None
         self.coding = given.get(b"content-encoding", b"")
@@ -96,11 +94,12 @@ class Headers:
 
 
 NO_HEADERS = Headers()
-"""The headers of most requests. Nobody writes to it."""
+"""The headers of most requests, which say nothing. Nobody writes to this object."""
 
 
 def read_headers(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-    """Raises Problem `invalid`, with the name of the request where that could be read."""
+    """Returns the headers that mean something. Raises Problem `invalid`, with the name of the
+    request where that could be read."""
     if _MEANT.isdisjoint(dict(headers)):
         return NO_HEADERS
     read = Headers()
@@ -151,10 +150,8 @@ _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def read_request(headers: Headers, body: bytes, tenant: str = "") -> Request:
-    """Returns the request of a tenant; keyed if it came with a name, else that is still empty.
-
-    Raises Problem `invalid`, one line that names the field.
-    """
+    """Returns the request of a tenant. It is keyed if it came with a name; else its name is still
+    empty. Raises Problem `invalid`, one line that names the field."""
     try:
         parsed = read_body(body)
     except msgspec.ValidationError as error:
@@ -203,7 +200,8 @@ def asked_name(headers: Headers, body: bytes) -> str | None:
 
 
 def read_body(body: bytes) -> RequestBody:
-    """Raises ValidationError for fields, ValueError or RecursionError for what is no JSON."""
+    """Returns the body, parsed. Raises ValidationError for fields, and ValueError or RecursionError
+    for what is no JSON."""
     if len(body) >= LARGE_BYTES and (payload := _long_payload(body)) is not None:
         return RequestBody(payload)
     if not body.isascii():
@@ -230,10 +228,10 @@ def fault_of(body: bytes, error: msgspec.ValidationError) -> str:
 
 
 def _long_payload(body: bytes) -> msgspec.Raw | None:
-    """The payload of a body that has nothing else and consists of few and long strings, such as an
-    image in base64. pydantic's parser reads these in a third of the time that msgspec's takes
-    to skip them; the objects that it makes of them are few. Nothing is copied. None: to be read the
-    other way, which also says what is wrong."""
+    """Returns the payload of a body that has nothing else and consists of few and long strings,
+    such as an image in base64; None for any other, which is read the usual way. pydantic's parser
+    reads these in a third of the time that msgspec's takes to skip them, and makes few objects of
+    them. Nothing is copied."""
     begin = _PAYLOAD_FIRST.match(body)
     if begin is None or (commas := _commas(body)) is None:
         return None
@@ -248,7 +246,7 @@ def _long_payload(body: bytes) -> msgspec.Raw | None:
 
 
 def _commas(body: bytes) -> list[int] | None:
-    """Where they are, unless there are too many."""
+    """Returns the places of the commas, or None if there are too many."""
     places: list[int] = []
     at = -1
     for _ in range(COMMAS_MAX):
@@ -265,8 +263,8 @@ def _end_of_value(body: bytes, end: int) -> int:
 
 
 def _join(meant: list[tuple[bytes, bytes]], given: dict[bytes, bytes]) -> bytes | None:
-    """Where a header comes several times: put into `given` what is meant, lines of a list as one
-    list. Returns the name of one that says different things and may not, which is taken out."""
+    """Puts into `given` what headers mean that come several times, with the lines of a list as one.
+    Returns the name of one that says different things and may not, which is taken out."""
     given.clear()
     differing: bytes | None = None
     for name, value in meant:
@@ -285,7 +283,7 @@ def _join(meant: list[tuple[bytes, bytes]], given: dict[bytes, bytes]) -> bytes 
 
 
 def _text(value: bytes) -> str:
-    """A header's value as text: UTF-8, else latin-1, as older clients send it."""
+    """Returns a header's value as text: UTF-8, else latin-1, as older clients send it."""
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -40,7 +40,8 @@ LOOKUP_METHODS = ("GET", "HEAD")
 
 
 LOOKED_AT = b"head"
-"""As this a sibling asks, by GET, whose client has asked by HEAD: nobody is given the result."""
+"""The method that a sibling names whose client has asked by HEAD: it asks by GET, and nobody is
+given the result."""
 
 
 class _Wait(NamedTuple):
@@ -51,15 +52,15 @@ class _Wait(NamedTuple):
 
 
 class Lookups:
-    """All of one node. What a request's home tells is complete; other clusters tell what they know
-    of what they hold."""
+    """The look-ups of one node. The home of a request tells all of it; other clusters tell what
+    they know of what they hold."""
 
     def __init__(self, shell: NodeShell) -> None:
         self._shell = shell
         self._encoded = EncodedOnce(asyncio.get_running_loop())
 
     def serve(self, exchange: Exchange, tenant: str) -> None:
-        """Answer now or later, of what is this tenant's. Raises Problem."""
+        """Answer a look-up of this tenant, now or later. Raises Problem."""
         name = exchange.path.removeprefix(LOOKUP_PREFIX)
         if not name:
             expected = "POST /requests, or GET or DELETE /requests/{id}"
@@ -141,7 +142,8 @@ class Lookups:
             answer_internal_error(self._shell, exchange, entry.id)
 
     def _tell_visit(self, exchange: Exchange, visit: Visit, lines: bytes, told: Told) -> None:
-        """None, or that it goes back to its neighbor: how it stands now."""
+        """Answer with how a visit of a neighbor's request has ended; if `told` is no answer, with
+        how it stands now."""
         try:
             answer = told if isinstance(told, Answer) else None
             shown = msgspec.json.encode(visit_view(self._shell, visit, answer))
@@ -151,7 +153,8 @@ class Lookups:
 
 
 def _read_wait(exchange: Exchange) -> _Wait:
-    """The parameter counts before the preference. Raises Problem `invalid`."""
+    """Returns how long to wait: by the parameter, else by the preference. Raises Problem
+    `invalid`."""
     wait_ms = read_wait_ms(exchange.query) if exchange.query else None
     if wait_ms is not None:
         return _Wait(wait_ms / 1e3)

@@ -21,7 +21,7 @@ from spillover.live.overflow.protocol import PEER_PREFIX
 REQUESTS = "/requests"
 
 PREFLIGHT_S = 600
-"""So long browsers may remember what they were allowed."""
+"""The seconds for which browsers may remember what they were allowed."""
 
 _ALLOWED_METHODS = "GET, HEAD, POST, DELETE"
 _ALLOWED_HEADERS = (

@@ -47,8 +47,8 @@ JOINED_BYTES = 16_384
 """A smaller piece is copied between its chunk's ends, a larger one is not."""
 
 UNQUEUED_RETRY_S = 1.0
-"""When what is asked beside the servers may be tried again. Nothing of it waits in the queue, by
-which others are told."""
+"""The seconds after which what is asked beside the servers may be tried again. Nothing of it waits
+in the queue, by which this is estimated for others."""
 
 _OF_A_HOP = frozenset({b"transfer-encoding", b"connection"})
 _OF_A_HOP_OR_NOBODY = _OF_A_HOP | {b"trailer"}
@@ -67,7 +67,7 @@ _log.addFilter(OncePerPeriod())
 
 
 def _is_of_events(head: PassedHead) -> bool:
-    """Whether text can be added to its body that its reader takes for an event."""
+    """Returns whether text can be added to its body that its reader takes for an event."""
     codings = [one for value in values(head.headers, b"content-encoding") for one in tokens(value)]
     return all(coding == b"identity" for coding in codings) and any(
         value.lower().startswith(_EVENTS) for value in values(head.headers, b"content-type")
@@ -155,7 +155,7 @@ class PassedAnswer:
         self.received_bytes = self.sent_bytes = self.status = 0
         self.so_far: SoFar | None = None
         self.tells_events = False
-        """A stream of events that breaks off ends with one that says so."""
+        """Whether a stream of events that breaks off ends with one that says so."""
         self._tail = b"\n\n"
         """The end of that stream so far: an event may begin at its very beginning too."""
 
@@ -281,16 +281,17 @@ class PassedAnswer:
         self.refuse(node_ended(self.name, has_not_run=has_not_run), cause=Cause.NODE)
 
     def taken(self, entry: IdempotencyRecord) -> None:
-        """It is under way, unless it has come to its end already."""
+        """Note the entry of the request: it is under way, or has come to its end already."""
         self.repeat = None
         self.entry = entry
 
     def be_the_last(self) -> None:
-        """Nothing follows it on its connection; what has begun cannot say so any more."""
+        """Have it be the last on its connection; an answer that has begun cannot say so any
+        more."""
         self._keep_alive &= self.has_begun
 
     def client_left(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Cancel the request: nobody waits for its answer any more."""
         if not self.is_over:
             self.is_over = True
             count_end(self, CANCELLED if self.has_begun else None, cause=Cause.CLIENT)
@@ -302,7 +303,7 @@ class PassedAnswer:
             self.repeat.cancel()
 
     def unqueued_ended(self, came_to: Fields | NotWhole) -> None:
-        """What was asked beside the servers: its trailers, or why it is not whole."""
+        """End the answer to what was asked beside the servers, which is whole or not."""
         if not isinstance(came_to, NotWhole):
             self.end(came_to, None)
         elif self.has_begun:
@@ -318,7 +319,7 @@ class PassedAnswer:
     def refuse(
         self, problem: Problem, answer: Answer | None = None, cause: Cause | None = None
     ) -> None:
-        """Nothing has begun, and nothing will."""
+        """Answer with a problem: nothing has begun, and nothing will."""
         if not self.is_over:
             self.is_over = True
             problem.is_keyed = self.request is not None and self.request.keyed
@@ -329,7 +330,7 @@ class PassedAnswer:
             write_problem(self._line, problem, self._method, self.page, **told)
 
     def _written(self, head: PassedHead, so_far: SoFar, flow: Flow) -> bytes:
-        """The head as it is sent. Raises ValueError if it cannot be."""
+        """Returns the head as it is sent. Raises ValueError if it cannot be."""
         ours = self._of_ours(so_far)
         cut = None if self._is_special else self._heads.find(head)
         if cut is not None and flow.is_whole:
@@ -354,11 +355,11 @@ class PassedAnswer:
 
     @property
     def _is_special(self) -> bool:
-        """Whether an answer is written in another way than to most clients."""
+        """Returns whether an answer is written in another way than to most clients."""
         return self._is_old or not self._keep_alive or self._method == "HEAD"
 
     def _kept(self, status: int, fields: Fields) -> Fields:
-        """The fields as they are sent, and how the body is. Raises ValueError."""
+        """Returns the fields as they are sent, and decides how the body is. Raises ValueError."""
         names = [name.lower() for name, _ in fields]
         lengths = values(fields, b"content-length") if b"content-length" in names else []
         told = lengths[0] if lengths else b"0"
@@ -375,7 +376,8 @@ class PassedAnswer:
         return fields
 
     def _of_ours(self, so_far: SoFar) -> bytes:
-        """The fields that the node adds. Raises ValueError where a neighbor has told others."""
+        """Returns the fields that the node adds. Raises ValueError where a neighbor has told
+        others."""
         lines = _OF_OURS % (
             self.name.encode(),
             ",".join(so_far.path).encode(),
@@ -390,7 +392,7 @@ class PassedAnswer:
     def _break_off(
         self, problem: str | None = None, answer: Answer | None = None, cause: Cause | None = None
     ) -> None:
-        """Whoever reads it must see that it is not whole."""
+        """Breaks the answer off, so that whoever reads it sees that it is not whole."""
         self.flush()
         self.is_over = True
         was_cancelled = answer is not None and answer.outcome is Outcome.CANCELLED

@@ -58,7 +58,7 @@ class PassedOutlet:
         (`passed_back.Outlet`)."""
         self.exchange.answer_raw(200, _STREAM_LINE, message)
 
-    def break_off(self) -> None:
+    def break_off(self, _: bytes) -> None:
         """Close the connection in the midst of the answer (`passed_back.Outlet`)."""
         self.exchange.break_off()
 

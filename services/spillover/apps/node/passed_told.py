@@ -37,9 +37,9 @@ def count_end(
     cause: Cause | None = None,
     problem: Problem | None = None,
 ) -> None:
-    """It is over. `end` is what came of an answer that had begun, `problem` what is told where
-    there is none; `answer` is what the machine says, `cause` why it has come to that where the
-    machine does not."""
+    """Counts and logs the end of a request. `end` says how an answer ended that had begun; where
+    none had, `problem` is what the client is told. `answer` is what the machine says, and `cause`
+    the reason where the machine says nothing."""
     counts = passed.counts
     counts.statuses[passed.status // 100] += 1
     counts.received_bytes += passed.received_bytes
@@ -56,7 +56,7 @@ def log_end(
     cause: Cause | None = None,
     problem: Problem | None = None,
 ) -> None:
-    """The line in the log, where that is written."""
+    """Logs the end of a request, where requests are logged."""
     why = None if cause is None else cause.value
     if problem is not None and why is None:
         why = problem.reason
@@ -75,7 +75,7 @@ def log_end(
 
 
 def _outcome(end: str | None, cause: Cause | None, problem: Problem | None, status: int) -> str:
-    """How a request ended of which the machine has told nothing."""
+    """Returns the outcome of a request of which the machine has said nothing."""
     if cause is Cause.CLIENT:
         return Outcome.CANCELLED.value
     if problem is not None and (cause is None or problem.reason == "no_servers"):

@@ -17,9 +17,9 @@ from spillover.apps.http.exchange import Exchange, body_too_slow, too_large
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.answers import answer_internal_error, node_ended, problem_of
 from spillover.apps.node.passed_outlet import PassedOutlet
-from spillover.apps.node.shared_callers import SharedCaller
+from spillover.apps.node.shared_callers import READ_BY, SharedCaller
 from spillover.core.overflow.events import BytesMoving, CancelAsked, Refuse, ReportAsked
-from spillover.live.overflow import passed_wire, protocol, wire
+from spillover.live.overflow import protocol, wire
 from spillover.live.overflow.agreement import Terms
 from spillover.live.overflow.configured import FIELD
 from spillover.live.overflow.foreign_requests import Asker
@@ -39,20 +39,20 @@ from spillover.model.request import Answer, Refusal, Request
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 ENVELOPE_LIMIT_BYTES = 65_536
-"""What a forward may take beyond its payload: path, names, numbers."""
+"""The bytes that a forward may take beyond its payload: path, names, numbers."""
 
 READ_S = 10.0
 """The time that a neighbor has to send all of a message."""
 
 PEER_OF = "spillover.peer_of"
-"""Where the scope of a call that goes on to the app has `peer_of` for its connection: called with
-whom the message names as its sender, or None."""
+"""The key in the scope of a call that goes on to the app, for `peer_of` of its connection: to be
+called with the sender that the message names, or None."""
 
 QUERY_MAX = 16
-"""Fields of a question for reports; later versions may ask more."""
+"""The most fields of a question for reports; later versions may ask more."""
 
 NUMBER_DIGITS_MAX = 4
-"""Of the number of a node that asks."""
+"""The most digits of the number of a node that asks."""
 
 JSON_LINE = b"content-type: application/json\r\n"
 
@@ -65,27 +65,25 @@ _log.addFilter(OncePerPeriod())
 
 
 class PeerPaths:
-    """The peers' side of one node."""
+    """The paths of one node that its neighbors use."""
 
     def __init__(self, shell: NodeShell) -> None:
         self._shell = shell
         self._clock = shell.timers.clock
         self._limits_bytes = dict[int, int]()
-        """The same, by kinds of frames."""
+        """The most that a request may take that is handed over, by its kind."""
         self._go_by()
         shell.on_change.append(self._go_by)
 
     def _go_by(self) -> None:
-        """The topology has changed."""
+        """Go by the topology, which has changed."""
         limit_bytes = self._shell.topology.payload_limit_bytes
-        self._forward_limit_bytes = limit_bytes + ENVELOPE_LIMIT_BYTES
-        self._limits_bytes[FORWARD] = self._forward_limit_bytes
+        self._limits_bytes[FORWARD] = limit_bytes + ENVELOPE_LIMIT_BYTES
         passed_bytes = self._shell.cluster.passed_body_limit_bytes
-        self._pass_limit_bytes = passed_bytes + 3 * ENVELOPE_LIMIT_BYTES
-        self._limits_bytes[PASS] = self._pass_limit_bytes
+        self._limits_bytes[PASS] = passed_bytes + 3 * ENVELOPE_LIMIT_BYTES
 
     async def hello(self, exchange: Exchange, _: Send) -> None:
-        """Who this is, to a neighbor that wants to know whether it is believed here."""
+        """Tell a neighbor who this is: it wants to know whether it is believed here."""
         hello = dict(exchange.headers).get(HELLO, b"")
         if self._shell.site is not None and read_hello(hello)[0].cluster == self._shell.cluster.id:
             check_sibling(self._shell, exchange)
@@ -99,43 +97,53 @@ class PeerPaths:
         exchange.answer_raw(200, JSON_LINE, json.dumps(told).encode())
 
     async def forward(self, exchange: Exchange, _: Send) -> None:
-        """A request handed over; the answer goes back on the same exchange."""
+        """Take a request that is handed over; the answer goes back on the same exchange."""
         received_s = self._clock()
-        body = await self._read(exchange, self._forward_limit_bytes)
-        self._take(exchange, body, received_s)
+        body = await self._read(exchange, self._limits_bytes[FORWARD])
+        self._take(FORWARD, exchange, body, received_s)
         await exchange.answered()
 
-    def forward_whole(self, exchange: Exchange, body: bytes) -> None:
-        """The same, of one that came whole."""
+    async def passed(self, exchange: Exchange, _: Send) -> None:
+        """Take a request that passes through. Its answer goes back as it comes once it has
+        begun."""
+        received_s = self._clock()
+        body = await self._read(exchange, self._limits_bytes[PASS])
+        self._take(PASS, exchange, body, received_s)
+        del body  # the answer may take long
+        exchange.leave_task()
+
+    def take_whole(self, kind: int, exchange: Exchange, body: bytes) -> None:
+        """Take a request of either kind that came whole, or refuse it."""
+        limit_bytes = self._limits_bytes[kind]
         try:
-            if len(body) <= self._forward_limit_bytes:
-                self._take(exchange, body, exchange.begun_s or self._clock())
+            if len(body) <= limit_bytes:
+                self._take(kind, exchange, body, exchange.begun_s or self._clock())
             else:
-                exchange.refuse(too_large(self._forward_limit_bytes, whole=True))
+                exchange.refuse(too_large(limit_bytes, whole=True))
         except Problem as problem:
             exchange.refuse(problem)
         except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer
             answer_internal_error(self._shell, exchange, None)
 
-    def _take(self, exchange: Exchange, body: bytes, received_s: float) -> None:
-        """Raises Problem where it is not taken."""
+    def _take(self, kind: int, exchange: Exchange, body: bytes, received_s: float) -> None:
+        """Take a request. Raises Problem where it is not taken."""
         shell, read_s = self._shell, self._clock()
         try:
-            caller, request, remaining_s, load, pulled = wire.decode_forward(body)
+            forwarded = READ_BY[kind](body)
         except wire.MalformedMessage as error:
             raise self._malformed(exchange, error) from error
-        peer = peer_of(shell.neighborhood.peers, exchange, dict(exchange.headers), caller)
+        request, times = forwarded.request, (received_s, read_s)
+        peer = peer_of(shell.neighborhood.peers, exchange, dict(exchange.headers), forwarded.caller)
         exchange.headers.clear()  # they are read
-        origin = peer.neighbor
-        self._check(request, peer)
-        deadline_s, times = received_s + remaining_s, (received_s, read_s)
+        self._check(kind, request, peer)
         asker = Asker(partial(self._settled, exchange, request.id, times), exchange.break_off)
-        foreign_requests = shell.requests.foreign
-        ref = foreign_requests.take(request, deadline_s, origin, asker, load, pulled)
-        exchange.watch(partial(foreign_requests.abandon, ref))
+        outlet = PassedOutlet(exchange, *times) if kind == PASS else None
+        deadline_s = received_s + forwarded.remaining_s
+        ref = shell.requests.foreign.take(forwarded, deadline_s, peer.neighbor, asker, outlet)
+        exchange.watch(partial(shell.requests.foreign.abandon, ref))
 
     async def share(self, exchange: Exchange, _: Send) -> None:
-        """A connection that requests share from now on."""
+        """Have requests share this connection from now on. Raises Problem."""
         headers = dict(exchange.headers)
         peer = peer_of(self._shell.neighborhood.peers, exchange, headers, None)
         asked_for = headers.get(b"upgrade", b"").lower()
@@ -147,18 +155,24 @@ class PeerPaths:
         if not exchange.connection.switch(exchange, _SWITCH, lambda one: make(one, *told)):
             raise Problem("invalid", f"{SHARED}: expected nothing else on its connection")
 
-    def _check(self, request: Request, peer: Peer, *, passes: bool = False) -> None:
-        """Raises Problem where it is not taken."""
-        self._check_path(request, peer.caller.cluster)
-        if passes:
-            if not self._shell.machine.settings.passes:
-                why = "no request passes through this cluster"
-                raise Problem("unknown_type", why, id=name_of(request.id))
-            return
-        # Its home may have another handler: refused, it is decided again there.
-        unfit = self._shell.requests.workers.problem_with(request.work)
-        if unfit is not None:
-            raise Problem("invalid", unfit, id=name_of(request.id))
+    def _check(self, kind: int, request: Request, peer: Peer) -> None:
+        """Raises Problem where a request is not taken: also one whose way no node of this topology
+        sends it, which may have no end."""
+        sender, own = peer.caller.cluster, self._shell.cluster.id
+        why, reason = None, "invalid"
+        if request.path[-1] != sender:
+            why = f"path: expected it to end with {sender}, got {request.path[-1]}"
+        elif own in request.path:
+            why = f"path: it was at cluster {own} before"
+        elif len(request.path) > (hops_max := self._shell.topology.max_hops):
+            why = f"path: expected at most {hops_max} hops, got {len(request.path)}"
+        elif kind == FORWARD:
+            # Its home may have another handler: refused, it is decided again there.
+            why = self._shell.requests.workers.problem_with(request.work)
+        elif not self._shell.machine.settings.passes:
+            why, reason = "no request passes through this cluster", "unknown_type"
+        if why is not None:
+            raise Problem(reason, why, id=name_of(request.id))
 
     def _settled(
         self,
@@ -186,50 +200,11 @@ class PeerPaths:
         except Exception:  # noqa: BLE001 - as above
             answer_internal_error(self._shell, exchange, None)
 
-    async def passed(self, exchange: Exchange, _: Send) -> None:
-        """A request handed over that passes through. Its answer goes back on the same exchange, as
-        it comes once it has begun."""
-        received_s = self._clock()
-        body = await self._read(exchange, self._pass_limit_bytes)
-        self._pass(exchange, body, received_s)
-        del body  # the answer may take long
-        exchange.leave_task()
-
-    def passed_whole(self, exchange: Exchange, body: bytes) -> None:
-        """The same, of one that came whole."""
-        try:
-            if len(body) <= self._pass_limit_bytes:
-                self._pass(exchange, body, exchange.begun_s or self._clock())
-            else:
-                exchange.refuse(too_large(self._pass_limit_bytes, whole=True))
-        except Problem as problem:
-            exchange.refuse(problem)
-        except Exception:  # noqa: BLE001 - nothing behind this turns a bug into an answer
-            answer_internal_error(self._shell, exchange, None)
-
-    def _pass(self, exchange: Exchange, body: bytes, received_s: float) -> None:
-        """Raises Problem where it is not taken."""
-        shell, read_s = self._shell, self._clock()
-        try:
-            forwarded = passed_wire.decode_pass(body)
-        except wire.MalformedMessage as error:
-            raise self._malformed(exchange, error) from error
-        peer = peer_of(shell.neighborhood.peers, exchange, dict(exchange.headers), forwarded.caller)
-        exchange.headers.clear()  # they are read
-        request_id, times = forwarded.request.id, (received_s, read_s)
-        self._check(forwarded.request, peer, passes=True)
-        deadline_s = received_s + forwarded.remaining_s
-        asker = Asker(partial(self._settled, exchange, request_id, times), exchange.break_off)
-        outlet = PassedOutlet(exchange, *times)
-        take = shell.requests.foreign.take_passed
-        ref = take(forwarded, deadline_s, peer.neighbor, asker, outlet)
-        exchange.watch(partial(shell.requests.foreign.abandon, ref))
-
     async def _read(
         self, exchange: Exchange, limit_bytes: int, *, handed_over: bool = True
     ) -> bytes:
-        """The whole body. A neighbor that is slow to send it is told just that: no deadline of the
-        request has passed, it was not even read."""
+        """Returns the whole body. A neighbor that is too slow to send it is told so: no deadline
+        has passed, the request was not even read."""
         try:
             return await exchange.read_body(limit_bytes, READ_S)
         except Problem as problem:
@@ -241,8 +216,8 @@ class PeerPaths:
             raise
 
     async def cancel(self, exchange: Exchange, _: Send) -> None:
-        """Whoever handed a request over wants it cancelled. What came of that is in the answer to
-        the request itself."""
+        """Cancel a request for the neighbor that handed it over. The answer to the request itself
+        tells what came of that."""
         headers = dict(exchange.headers)
         body = await self._read(exchange, ENVELOPE_LIMIT_BYTES, handed_over=False)
         try:
@@ -257,7 +232,7 @@ class PeerPaths:
         exchange.answer_raw(200, JSON_LINE, found)
 
     async def reports(self, exchange: Exchange, send: Send) -> None:
-        """A stream of this node's reports, until one of the two ends it."""
+        """Write a stream of this node's reports, until one of the two ends it."""
         try:
             query = _query(exchange)
             terms = Terms.read(query)
@@ -291,7 +266,7 @@ class PeerPaths:
             exchange.unwatch()
 
     async def siblings(self, exchange: Exchange, send: Send) -> None:
-        """A stream of what this node tells another one of its site, until one of the two ends
+        """Write a stream of what this node tells another one of its site, until one of the two ends
         it."""
         check_sibling(self._shell, exchange)
         try:
@@ -333,14 +308,15 @@ class PeerPaths:
     def _hear_stranger(
         self, exchange: Exchange, headers: Mapping[bytes, bytes], configuration: str
     ) -> None:
-        """Who is no neighbor here may be one by what it goes by, if it is of this federation."""
+        """Hear which configuration a node of this federation goes by that is no neighbor here: by
+        that one it may be."""
         with contextlib.suppress(TurnedAway):
             cluster = self._shell.neighborhood.peers.member(exchange.connection, headers.get(HELLO))
             self._shell.neighborhood.configured.heard(cluster, configuration)
 
     async def _report(self, exchange: Exchange, send: Send, stream: ReportStream) -> None:
-        """The stream behind its head. A bug in here cannot be told any more: what would be written
-        is taken for a part of the stream."""
+        """Write the stream behind its head. A bug in here cannot be answered any more: it would be
+        taken for a part of the stream."""
         try:
             self._shell.feed(ReportAsked())
             exchange.watch(stream.end)
@@ -354,7 +330,8 @@ class PeerPaths:
             raise
 
     def _malformed(self, exchange: Exchange, error: wire.MalformedMessage) -> Problem:
-        """Counted where the connection has said whose it is."""
+        """Returns the refusal of a message that cannot be read, which is counted where the
+        connection has said whose it is."""
         peer: Peer | None = exchange.connection.peer
         if peer is not None:
             neighbor = peer.caller.cluster
@@ -362,20 +339,6 @@ class PeerPaths:
             told = {"neighbor": neighbor, "message": REQUEST, "reason": str(error)}
             _log.warning(Message("neighbor is not understood", **told))
         return Problem("invalid", f"body: {error}")
-
-    def _check_path(self, request: Request, sender: str) -> None:
-        """A way that no node of this topology sends a request may have no end."""
-        if request.path[-1] != sender:
-            ends = f"expected it to end with {sender}, got {request.path[-1]}"
-            raise Problem("invalid", f"path: {ends}", id=name_of(request.id))
-        own, hops_max = self._shell.cluster.id, self._shell.topology.max_hops
-        if own in request.path:
-            raise Problem(
-                "invalid", f"path: it was at cluster {own} before", id=name_of(request.id)
-            )
-        if len(request.path) > hops_max:
-            expected = f"expected at most {hops_max} hops, got {len(request.path)}"
-            raise Problem("invalid", f"path: {expected}", id=name_of(request.id))
 
     def other_version(self, exchange: Exchange) -> Problem:
         """Returns the refusal of a call of a version that is not spoken here."""
@@ -415,13 +378,13 @@ def peer_of(
 
 
 def _query(exchange: Exchange) -> dict[str, list[str]]:
-    """Raises ValueError where there are too many fields."""
+    """Returns the fields of the query. Raises ValueError where there are too many."""
     return parse_qs(exchange.query.decode("latin-1"), max_num_fields=QUERY_MAX)
 
 
 def _refusal(name: str, refuse: Refuse) -> Problem:
-    """What a neighbor is told that has to decide again: never that the deadline has passed, which
-    would be an answer."""
+    """Returns the refusal for a neighbor that has to decide again: never that the deadline has
+    passed, which would be an answer."""
     if refuse.reason is Refusal.TOO_LATE:
         refuse.reason = Refusal.QUEUE_FULL
     problem = problem_of(name, refuse)

@@ -48,7 +48,7 @@ def read_preferences(value: bytes) -> Preferences:
 
 
 def read_wait_ms(query: bytes) -> float | None:
-    """`wait_ms` of a query, None without it. Raises Problem `invalid`."""
+    """Returns `wait_ms` of a query, None without it. Raises Problem `invalid`."""
     if b"wait_ms" not in query and b"%" not in query:
         return None
     text = query.decode("latin-1")

@@ -29,14 +29,14 @@ VARIABLE = "SPILLOVER_PROCESS"
 """The variable of the environment by which a process knows that it is one of several."""
 
 BEAT_S = 1.0
-"""So often a process tells whoever started it that it runs."""
+"""The seconds between signs of life of a process to whoever started it."""
 
 
 class OwnProcess(msgspec.Struct, frozen=True):
-    """What a process was started with."""
+    """The things that a process has from whoever started it."""
 
     number: int
-    """Which one it is, counted from 1."""
+    """The number of the process, counted from 1."""
     urls: tuple[str, ...]
     """The addresses at which the processes call each other."""
     public: tuple[str, int]
@@ -54,7 +54,8 @@ class OwnProcess(msgspec.Struct, frozen=True):
         return SiteProcess(self.number, self.urls)
 
     def topology(self, source: str) -> Topology:
-        """Returns what all of them go by, which was read from there when they were started."""
+        """Returns the topology of all of them, read from the file as it was when they were
+        started."""
         text = os.pread(self.file_fd, os.fstat(self.file_fd).st_size, 0).decode()
         return read_told(text, source, Path(source).stem or "topology")
 

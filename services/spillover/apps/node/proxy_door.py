@@ -47,7 +47,8 @@ from spillover.model.routes import Route
 STOP_S = 2.0
 
 WAYS_MAX = 1024
-"""Addresses of which what is told of them is kept: their heads are known again by it."""
+"""The most addresses that are remembered with what headers say of them: heads are known again by
+that."""
 
 KIND_PARTS = 2
 """The number of parts of the path, from its beginning, that tell requests without a type apart,
@@ -109,7 +110,7 @@ class ProxyDoor:
         shell.on_change.append(self._go_by)
 
     def _go_by(self) -> None:
-        """The topology has changed."""
+        """Go by the topology, which has changed."""
         topology, cluster = self.shell.topology, self.shell.cluster
         self._default_deadline_ms = topology.default_deadline_ms
         self.body_limit_bytes = cluster.passed_body_limit_bytes
@@ -177,17 +178,17 @@ class ProxyDoor:
         return Ingress(client, scheme, self.pseudonym, is_trusted=is_trusted)
 
     def watch(self, connection: DoorConnection) -> None:
-        """Have it looked at each second."""
+        """Have a connection looked at each second."""
         self._swept.add(connection)
 
     def let_go(self, connection: DoorConnection) -> None:
-        """It is gone."""
+        """Forget a connection, which has ended."""
         self.connections.discard(connection)
         if self._emptied is not None and not self.connections:
             self._emptied.set()
 
     def route_of(self, head: RequestHead) -> Route | None:
-        """Returns the first route that fits."""
+        """Returns the first route that fits a request."""
         target, method = head.target.decode("latin-1"), head.method
         has_dots = _DOTS.search(head.target.partition(b"?")[0]) is not None
         for route in self._routes:
@@ -208,7 +209,7 @@ class ProxyDoor:
     def pass_on(
         self, answer: PassedAnswer, asked: Asked, way: Ingress, body: bytes, received_s: float
     ) -> None:
-        """A request has come whole. Raises Problem where it is not taken."""
+        """Pass a request on that has come whole. Raises Problem where it is not taken."""
         head, tenant, known = asked
         route = self.route_of(head) if self._routes else None
         beside = None
@@ -306,14 +307,14 @@ class ProxyDoor:
 
 
 def _of_tenant(own: OwnRequest, tenant: str, key: str | None) -> OwnRequest | PassedRequest:
-    """The request, with a key that the service does not take for another tenant's."""
+    """Returns the request, with a key that the service does not take for another tenant's."""
     if key is None:
         return own
     return _with_key(own.passed(), told_inside(request_id_of(tenant, key)).encode())
 
 
 def _with_key(passed: PassedRequest, key: bytes) -> PassedRequest:
-    """The same with this for an `Idempotency-Key`."""
+    """Returns the request with this for an `Idempotency-Key`."""
     fields = tuple((name, key if name.lower() == b"idempotency-key" else value)
                    for name, value in passed.headers)  # fmt: skip
     return replace(passed, headers=fields)

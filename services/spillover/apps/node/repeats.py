@@ -33,10 +33,10 @@ class Waits(Sink, Protocol):
     """The wait that has to hear when the client leaves; None while there is none."""
 
     def taken(self, entry: IdempotencyRecord) -> None:
-        """It is under way, unless it has come to its end already."""
+        """Note the entry of the request: it is under way, or has come to its end already."""
 
     def refuse(self, problem: Problem) -> None:
-        """It is not taken."""
+        """Answer with a problem: the request is not taken."""
 
 
 class KeyRepeat:
@@ -74,11 +74,12 @@ class KeyRepeat:
             self._refuse("conflict", f"{_CONFLICT}, and too many wait for it")
 
     def __call__(self, told: Told) -> None:
-        """The other one has ended, which the machine tells in the midst of its work."""
+        """Have the request taken soon: the other one has ended, which the machine tells in the
+        midst of its work."""
         asyncio.get_running_loop().call_soon(self._other_ended, told)
 
     def cancel(self) -> None:
-        """Its client has gone."""
+        """Wait no longer: the client has gone."""
         if not self._is_over:
             self._end()
 

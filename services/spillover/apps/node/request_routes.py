@@ -30,7 +30,7 @@ EVERY_METHOD = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRA
 
 
 def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
-    """`DELETE /requests/{id}`."""
+    """Adds `DELETE /requests/{id}`."""
 
     @app.api_route("/requests/", methods=EVERY_METHOD, include_in_schema=False)
     async def nameless(request: Request) -> Response:
@@ -60,7 +60,7 @@ def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
 
 
 async def _cancel(shell: NodeShell, entry: IdempotencyRecord) -> None:
-    """Have it cancelled, and wait a moment for what comes of it."""
+    """Has a request cancelled, and waits a moment for what comes of it."""
     home_requests = shell.requests.home
     if entry.answer is None:
         waiter = FutureWaiter()
@@ -75,8 +75,8 @@ async def _cancel(shell: NodeShell, entry: IdempotencyRecord) -> None:
 
 
 async def _cancel_visit(shell: NodeShell, visit: Visit) -> Answer | None:
-    """The same of a request that a neighbor has handed over: how it has ended, None if that is not
-    known within the time or before the node ends."""
+    """Has a request cancelled that a neighbor has handed over. Returns how it has ended; None if
+    that is not known within the time or before the node ends."""
     waiter = FutureWaiter()
     waits = shell.requests.waiters.wait(visit.ref, waiter)
     shell.feed(CancelAsked(visit.ref))

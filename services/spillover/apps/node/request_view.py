@@ -27,7 +27,7 @@ _STATES = {
 
 
 def request_view(shell: NodeShell, entry: IdempotencyRecord) -> dict[str, Any]:
-    """Returns what its home tells of a request. Of one that has ended, what its client was told."""
+    """Returns a request as its home tells of it; one that has ended, as its client was told."""
     shown: dict[str, Any] = {"id": entry.name, "state": "", "type": entry.type}
     answer = entry.answer
     if answer is None:
@@ -67,7 +67,7 @@ def visit_view(shell: NodeShell, visit: Visit, answer: Answer | None = None) -> 
 
 
 def encode_view(shell: NodeShell, entry: IdempotencyRecord) -> bytes:
-    """`request_view` as JSON."""
+    """Returns `request_view` as JSON."""
     return msgspec.json.encode(request_view(shell, entry))
 
 

@@ -43,12 +43,18 @@ if TYPE_CHECKING:
 Servers: TypeAlias = "Sequence[HttpServer | ProxyDoor]"
 
 LAST_WORDS_S = 0.1
-"""So long what comes in at the end of a node is still answered: 503, by which a neighbor that has
-not heard of the end decides again. A connection that is just closed would leave it in doubt."""
+"""The seconds for which what comes in at the end of a node is still answered: 503, by which a
+neighbor that has not heard of the end decides again. A connection that is just closed would leave
+it in doubt."""
+
+ACCEPTED_S = 0.01
+"""So long before its doors close nobody begins to connect, for who has connected to be accepted:
+else he is reset, perhaps with a request sent. Whoever comes meanwhile is refused a second later, so
+that it is short where no balancer has gone before."""
 
 IDLE_LEAVING_S = 1.0
-"""So long a connection without a request is kept at least that a client is to let go of: who sends
-one just then is answered."""
+"""The least seconds for which a connection without a request is kept that a client is to let go of:
+who sends one just then is answered."""
 
 BUSY_LOOK_S = 0.05
 
@@ -140,8 +146,8 @@ async def serve_node(
 
 
 async def _is_ready(shell: NodeShell, ends: Ends) -> bool:
-    """Whether its servers can run requests; else it was told to end before they could. Raises
-    InputError where they cannot. Nobody is answered before: it would be a cold server's work."""
+    """Returns whether its servers can run requests, or False where it was to end before they could.
+    Raises InputError where they cannot. Nobody is answered before: a server would be cold."""
     is_ready = False
     preparing = asyncio.create_task(shell.be_ready())
     try:
@@ -198,9 +204,8 @@ async def _leave(
     drain_s, results_s, lame_duck_s = limits_s
     lame_duck_s = 0.0 if ends.soon.is_set() else lame_duck_s
     rest_s = await shell.drain(drain_s, results_s, lame_duck_s)
-    if lame_duck_s > 0.0:  # else there are no balancers, and who comes may be turned away
-        let_nobody_begin(filter(None, bound))
-        await asyncio.sleep(LAST_WORDS_S)  # for those who have begun
+    let_nobody_begin(filter(None, bound))
+    await asyncio.sleep(LAST_WORDS_S if lame_duck_s > 0.0 else ACCEPTED_S)
     for server in servers:
         server.stop_listening()
     until_s = shell.now_s + rest_s
@@ -220,7 +225,7 @@ def _asks_others(shell: NodeShell) -> bool:
 
 
 def _watch(shell: NodeShell, servers: Servers, lame_duck_s: float) -> None:
-    """Have clients go elsewhere while the node drains; and files looked after."""
+    """Has clients go elsewhere while the node drains, and looks after files."""
 
     def changed(is_leaving: bool) -> None:  # noqa: FBT001 - as it is told
         idle_s = max(IDLE_LEAVING_S, lame_duck_s) if is_leaving else None
@@ -235,7 +240,7 @@ def _watch(shell: NodeShell, servers: Servers, lame_duck_s: float) -> None:
 def _bind(
     sockets: contextlib.ExitStack, *addresses: tuple[str, int] | None
 ) -> list[socket.socket | None]:
-    """A listening socket for each option that has an address."""
+    """Returns a listening socket for each option that has an address."""
     return [
         None if at is None else sockets.enter_context(bind_socket(*at, option=option))
         for at, option in zip(addresses, _BINDS, strict=True)
@@ -245,7 +250,7 @@ def _bind(
 def _servers(
     shell: NodeShell, app: HotPaths, credentials: Credentials | None, *, apart: bool
 ) -> list[HttpServer]:
-    """One for each door: that of clients, or of all, and that of neighbors."""
+    """Returns a server for each door: that of clients, or of all, and that of neighbors."""
     of_peers = CertifiedPeers(app, shell.neighborhood.peers) if shell.topology.is_secure else app
     apps: list[AsgiApp] = [PublicOnly(app), PeersOnly(of_peers)] if apart else [of_peers]
     tls = door_contexts(shell.topology, shell.cluster, credentials, apart=apart)
@@ -256,8 +261,8 @@ def _servers(
 def _servers_of(
     process: OwnProcess, shell: NodeShell, app: HotPaths, credentials: Credentials | None
 ) -> list[HttpServer]:
-    """One for each door of a process of several: that of clients, that of neighbors if there are
-    any, and that of the other processes."""
+    """Returns a server for each door of a process of several: that of clients, that of neighbors if
+    there are any, and that of the other processes."""
     of_peers = CertifiedPeers(app, shell.neighborhood.peers) if shell.topology.is_secure else app
     of_clients, tls = door_contexts(shell.topology, shell.cluster, credentials, apart=True)
     bounds, neighbors = _bounds(shell), PeersOnly(of_peers, has_siblings=False)
@@ -269,7 +274,7 @@ def _servers_of(
 
 
 def _bounds(shell: NodeShell) -> Bounds:
-    """Those of clients' connections."""
+    """Returns the bounds of clients' connections."""
     idle_ms = shell.cluster.client_idle_ms
     return Bounds() if idle_ms is None else Bounds(idle_s=idle_ms / 1e3)
 
@@ -281,7 +286,7 @@ def _doors(
     proxy_bind: tuple[str, int] | None,
     allowed_origins: frozenset[str],
 ) -> list[ProxyDoor]:
-    """Those of the service that requests are passed to: one, if there is any."""
+    """Returns the doors of the service that requests are passed to: one, if there is any."""
     if proxy_bind is None:
         return []
     from spillover.apps.node.proxy_door import ProxyDoor  # noqa: PLC0415 - few have such a door
@@ -292,7 +297,7 @@ def _doors(
 
 
 def _watched(shell: NodeShell, token_files: TokenFiles | None) -> Access | None:
-    """Who is let in, by files that are read again until the node ends."""
+    """Returns who is let in, by files that are read again until the node ends."""
     if token_files is None:
         return None
     token_files.on_change = Tenants(shell, token_files.tokens).go_by
@@ -301,7 +306,7 @@ def _watched(shell: NodeShell, token_files: TokenFiles | None) -> Access | None:
 
 
 def _settle_memory() -> None:
-    """What is there now, once the node listens, stays: the collector need not look at it again."""
+    """Has the collector look no more at what is there now, once the node listens: that stays."""
     _log.info(Message("node listens"))
     keep_freed_memory()
     gc.collect()
@@ -329,7 +334,7 @@ async def close_node(
 
 
 async def _first(*waits: Awaitable[object]) -> None:
-    """Wait until one is done, drop the ones made here, and raise what failed."""
+    """Waits until one is done, drops those that were made here, and raises what failed."""
     futures = [asyncio.ensure_future(wait) for wait in waits]
     done, _ = await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
     for wait, future in zip(waits, futures, strict=True):
@@ -358,7 +363,7 @@ def _signals(
     *,
     end_with_stdin: bool,
 ) -> Ends:
-    """Heed them. On SIGHUP files are read again."""
+    """Heeds signals while it is entered. On SIGHUP files are read again."""
     ends = Ends(asyncio.Event(), asyncio.Event(), asyncio.Event())
     if end_with_stdin:
         on_stdin_end(ends.end)
@@ -384,7 +389,7 @@ def _say_who_starts(
     *,
     has_tokens: bool,
 ) -> None:
-    """The first lines of a node's log."""
+    """Writes the first lines of a node's log."""
     public, peer, proxied = sockets
     assert public is not None  # noqa: S101 - it has clients
     secure = is_secure(shell.topology, shell.cluster, apart=peer is not None)

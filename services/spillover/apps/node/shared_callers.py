@@ -54,6 +54,9 @@ sends is read all the same: a system gives a connection up whose other end takes
 NOT_TAKEN: Final = -1
 """The ref of a request that is about to be taken."""
 
+READ_BY: Final = {FORWARD: wire.decode_forward, PASS: passed_wire.decode_pass}
+"""What reads a request that is handed over, by its kind."""
+
 LAST_WORDS_S: Final = 0.5
 """The time that a neighbor has to close a connection on which nothing is under way any more."""
 
@@ -62,14 +65,14 @@ _log.addFilter(OncePerPeriod())
 
 
 class Check(Protocol):
-    """Whether a request of this neighbor may be taken; raises Problem if not."""
+    """Checks whether a request of this neighbor may be taken; raises Problem if not."""
 
-    def __call__(self, request: Request, peer: Peer, *, passes: bool = False) -> None: ...
+    def __call__(self, kind: int, request: Request, peer: Peer) -> None: ...
 
 
 class SharedCaller(SharedConnection):
-    """One of them. For its server it is a connection like any other, but that none of its bounds
-    is the server's (`bounds.Due`)."""
+    """A connection on which a neighbor hands requests over. For its server it is a connection like
+    any other, but that none of its bounds is the server's (`bounds.Due`)."""
 
     due_s = cut_s = math.inf
 
@@ -113,7 +116,7 @@ class SharedCaller(SharedConnection):
         """Do nothing: where a neighbor is to send its work, reports tell."""
 
     def shutdown(self) -> None:
-        """End it once what is under way is answered."""
+        """End the connection once what is under way is answered."""
         self._callee.leave()
         self.write_soon()
         self._loop.call_later(LAST_WORDS_S, self._end_if_done)
@@ -178,7 +181,7 @@ class SharedCaller(SharedConnection):
             self.transport.abort()
 
     def wait_unread(self) -> None:
-        """Count it."""
+        """Count what is unread."""
         self._count()
 
     def connection_lost(self, _: Exception | None) -> None:
@@ -200,12 +203,22 @@ class SharedCaller(SharedConnection):
         begun_s = self._callee.begun_s(number) if len(body) > CHUNK_BYTES else read_s
         if begun_s is None:
             return  # it was dropped in the same read
-        take = self._forward if kind == FORWARD else self._pass
         try:
             if self.out.is_blocked and self.out.unsent_bytes > UNREAD_MAX_BYTES:
                 self._refuse_unread(number)
-            else:
-                take(number, body, (begun_s, read_s))
+                return
+            forwarded = READ_BY[kind](body)
+            peer = self._shell.neighborhood.peers.settle(self, None, None)
+            self._check(kind, forwarded.request, peer)
+            settled = partial(self._settled, number, (begun_s, read_s))
+            asker = Asker(settled, partial(self.break_off, number))
+            passes = kind == PASS
+            outlet = _Outlet(self, self._callee, number, begun_s, read_s) if passes else None
+            self._refs[number] = NOT_TAKEN
+            told = forwarded, begun_s + forwarded.remaining_s, peer.neighbor, asker, outlet
+            ref = self._shell.requests.foreign.take(*told)
+            if number in self._refs:  # else it is settled already
+                self._refs[number] = ref
         except wire.MalformedMessage as error:
             self._complain(REQUEST, str(error))
             self._callee.refuse(number, wire.encode_refused("invalid"))
@@ -226,37 +239,8 @@ class SharedCaller(SharedConnection):
             self.transport.pause_reading()
         self._callee.refuse(number, wire.encode_refused("queue_full"))
 
-    def _forward(self, number: int, body: bytes, times: tuple[float, float]) -> None:
-        shell = self._shell
-        _, request, remaining_s, load, pulled = wire.decode_forward(body)
-        peer = shell.neighborhood.peers.settle(self, None, None)
-        self._check(request, peer)
-        settled = partial(self._settled, number, times)
-        asker = Asker(settled, partial(self.break_off, number))
-        self._refs[number] = NOT_TAKEN
-        deadline_s = times[0] + remaining_s
-        take = shell.requests.foreign.take
-        ref = take(request, deadline_s, peer.neighbor, asker, load, pulled)
-        if number in self._refs:  # else it is settled already
-            self._refs[number] = ref
-
-    def _pass(self, number: int, body: bytes, times: tuple[float, float]) -> None:
-        shell = self._shell
-        forwarded = passed_wire.decode_pass(body)
-        peer = shell.neighborhood.peers.settle(self, None, None)
-        self._check(forwarded.request, peer, passes=True)
-        settled = partial(self._settled, number, times)
-        asker = Asker(settled, partial(self.break_off, number))
-        self._refs[number] = NOT_TAKEN
-        outlet = _Outlet(self, self._callee, number, *times)
-        deadline_s = times[0] + forwarded.remaining_s
-        take = shell.requests.foreign.take_passed
-        ref = take(forwarded, deadline_s, peer.neighbor, asker, outlet)
-        if number in self._refs:
-            self._refs[number] = ref
-
     def has_ended(self, number: int) -> None:
-        """The end of an answer that passes through leaves."""
+        """Forget a request: the end of its answer, which passes through, leaves."""
         self._refs.pop(number, None)
         self.write_soon()
 
@@ -285,10 +269,10 @@ class SharedCaller(SharedConnection):
             self._callee.break_off(number)
         self.write_soon()
 
-    def break_off(self, number: int) -> None:
-        """The answer is lost: on the emulated link, or since it never will be whole."""
+    def break_off(self, number: int, why: bytes = b"") -> None:
+        """Break an answer off that is lost on the emulated link, or never will be whole."""
         self._refs.pop(number, None)
-        self._callee.break_off(number)
+        self._callee.break_off(number, why)
         self.write_soon()
 
     # --- bounds -------------------------------------------------------------------------------
@@ -333,7 +317,7 @@ class SharedCaller(SharedConnection):
         _log.warning(Message("neighbor is not understood", **told))
 
     def _end_for(self, fault: str) -> None:
-        """End it for a frame that may not come: what follows would mean nothing."""
+        """End the connection for a frame that may not come: what follows would mean nothing."""
         if not self.transport.is_closing():
             self._complain(FRAME, fault)
             self.transport.abort()
@@ -370,9 +354,9 @@ class _Outlet:
         self.callee.answer(self.number, WHOLE, (message,))
         self.line.has_ended(self.number)
 
-    def break_off(self) -> None:
+    def break_off(self, why: bytes) -> None:
         """End the answer in its midst."""
-        self.line.break_off(self.number)
+        self.line.break_off(self.number, why)
 
     def stay(self, now_s: float, waited_s: float) -> wire.Stay:
         """Returns how long the request has been here, and waited on the way back."""

@@ -22,6 +22,7 @@ from spillover.apps.node.pages import REQUESTS
 from spillover.apps.node.peer_paths import check_sibling
 from spillover.live.http1.outgoing import Response
 from spillover.live.http1.written import head_lines
+from spillover.live.membership.session_wire import SESSION
 from spillover.live.overflow.agreement import CLUSTER_HEADER
 from spillover.live.overflow.identity import HELLO
 from spillover.live.overflow.protocol import AT_SIBLING, PEER_PREFIX
@@ -31,7 +32,7 @@ from spillover.model.errors import NotDelivered, PeerError
 from spillover.model.ids import request_id_of
 
 EXPLAIN_PREFIX = "/explain/"
-"""What follows it is a request's name."""
+"""The path before a request's name, to ask what happened to it."""
 
 ASKED_AS = b"spillover-site"
 """A header of what one node passes on to another one: OWNER, KNOWN or LOOKED_AT."""
@@ -46,14 +47,14 @@ ELSEWHERE = b"spillover-elsewhere"
 """A header of the answer: the name does not belong to the node, or is not known there."""
 
 AGAIN_S = 0.02
-"""So long until it is looked again who has a name, while nodes come and go."""
+"""The pause before it is looked again who has a name, while nodes come and go."""
 
 LOOKS_MAX = 50
-"""A node that may know a request and cannot be asked is tried so often, AGAIN_S apart: one that is
-dead is not of the site any more by then."""
+"""The most attempts at a node that may know a request and cannot be asked, AGAIN_S apart: one that
+is dead is not of the site any more by then."""
 
 LOOKUP_S = 900.0
-"""How long a sibling may take at most to tell of a request: as long as a client may wait."""
+"""The time that a sibling has to tell of a request: as long as a client may wait."""
 
 _OF_CONNECTION = frozenset({
     *(b"connection", b"content-length", b"expect", b"host", b"keep-alive", b"te", b"trailer"),
@@ -82,7 +83,9 @@ class SitePaths:
         check_sibling(self._shell, exchange)
         path = exchange.path.removeprefix(AT_SIBLING)
         is_of_request = path == REQUESTS or path.startswith((LOOKUP_PREFIX, EXPLAIN_PREFIX))
-        if not (is_of_request or (path in ASKED_OF_ALL and self._shell.shares_address)):
+        is_goodbye = path == SESSION and exchange.method == "DELETE"
+        of_process = path in ASKED_OF_ALL and self._shell.shares_address
+        if not (is_of_request or is_goodbye or of_process):
             raise Problem("not_found", f"{exchange.path}: expected what one node asks of another")
         exchange.path = path
         asked_as = dict(exchange.headers).get(ASKED_AS, KNOWN)
@@ -133,7 +136,7 @@ class SitePaths:
 
     @contextmanager
     def _passing_on(self, name: str | None) -> Iterator[None]:
-        """A request waits for other nodes meanwhile. Raises Problem where too many do."""
+        """Counts a request that waits for other nodes. Raises Problem where too many do."""
         site = self._site
         _check_room(site.passed_on, site.passed_on_max, name)
         site.passed_on += 1
@@ -144,7 +147,7 @@ class SitePaths:
 
     @contextmanager
     def _looking_up(self, name: str) -> Iterator[None]:
-        """A question does so."""
+        """Counts a question that waits for other nodes. Raises Problem where too many do."""
         site = self._site
         _check_room(site.looked_up, site.looked_up_max, name)
         site.looked_up += 1
@@ -274,7 +277,9 @@ class SitePaths:
         try:
             told = await asked
         except PeerError as error:
-            return error if number in self._site.others or not may_run_twice else None
+            # One that has closed its door may wait for this node, which must not wait for it.
+            is_there = number in self._site.others and not self._site.is_over(number, error)
+            return error if is_there or not may_run_twice else None
         finally:
             if not exchange.response_complete:
                 exchange.unwatch()
@@ -282,7 +287,7 @@ class SitePaths:
 
 
 def _elsewhere(name: str) -> Problem:
-    """The name is not known here, which the node that asks is told."""
+    """Tells the node that asks that the name is not known here."""
     headers = [(ELSEWHERE, b"1")]
     return Problem("unknown_request", "not known at this node", name, headers=headers)
 

@@ -27,7 +27,7 @@ class WaitingClient:
         self._on_late = on_late
 
     def begin(self, shell: NodeShell, exchange: Exchange, due_s: float) -> bool:
-        """False if too many wait for it already: nothing is called then."""
+        """Begins to wait. Returns False if too many wait for it already: nothing is called then."""
         self._waiters = shell.requests.waiters
         if not self._waiters.wait(self._ref, self):
             return False

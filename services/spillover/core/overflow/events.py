@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 from spillover.core.overflow.sibling_messages import SiblingMessage
 from spillover.model.affinity import RanAt
 from spillover.model.causes import Cause
+from spillover.model.engine_load import EngineLoad
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
 
 HOME = -1
-"""Stands in place of a neighbor: the request came from a client, so this cluster is its home."""
+"""The origin of a client's request, in place of a neighbor: this cluster is its home."""
 
 
 class Event:
@@ -47,8 +48,8 @@ class SoFar(NamedTuple):
 
 @dataclass(slots=True)
 class Arrived(Event):
-    """A request has come in, from a client (`origin` HOME) or from a neighbor, with the neighbor's
-    `load` if it tells that. `pulled`: it was asked for."""
+    """A request has come in, from a client (`origin` is HOME) or from a neighbor, perhaps with the
+    neighbor's `load`. `pulled` says that this cluster has asked for it."""
 
     ref: int
     request: Request
@@ -86,12 +87,12 @@ class ServiceEnded(Event):
     """The rest of that answer, as JSON."""
     retry_after_s: float | None = None
     cause: Cause | None = field(default=None, compare=False)
-    """Why it is not done, for logs and metrics: nothing is decided by it."""
+    """The cause for which it is not done, for logs and metrics: nothing is decided by it."""
     upstream: str | None = field(default=None, compare=False)
-    """Which service ran it, where there is one behind the handler."""
+    """The service that ran it, where there is one behind the handler."""
     ran: RanAt | None = field(default=None, compare=False)
-    """Where it ran among the places behind the handler, where there is affinity: for the answer of
-    a neighbor's request."""
+    """The place behind the handler where it ran, where there is affinity: for the answer to a
+    neighbor."""
     said_no: bool = False
     """Whether the service said no in an answer that is passed on all the same, such as a 429: that
     is no good end where the number of servers is learned."""
@@ -148,9 +149,15 @@ class ForwardRefused(Event):
 
 @dataclass(slots=True)
 class ForwardLost(Event):
-    """The request had left and no answer will come: it may have run there."""
+    """The request had left and no answer will come, or no more of one that has begun: it may have
+    run there."""
 
     ref: int
+    cause: Cause | None = field(default=None, compare=False)
+    """The cause that the neighbor tells, if it does."""
+    problem: str | None = field(default=None, compare=False)
+    """The reason in words, of the neighbor or of what reads its answer; None where it is only known
+    that nothing more comes."""
 
 
 @dataclass(slots=True)
@@ -188,7 +195,7 @@ class WorkAsked(Event):
 
 @dataclass(slots=True)
 class NoWorkThere(Event):
-    """A neighbor that was asked has none that should come here."""
+    """A neighbor that was asked has no work that should come here."""
 
     neighbor: int
     load: LoadNow
@@ -249,16 +256,24 @@ class HeldUp(Event):
 
 @dataclass(slots=True)
 class Drain(Event):
-    """Accept nothing more of neighbors at once, and of clients when the lame duck is over: then
-    hand what waits and what still comes to neighbors that accept, and finish the rest of what
-    waits."""
+    """An operator has the cluster drain. It accepts nothing more of neighbors, and of clients when
+    the lame duck is over; then it hands what waits and still comes to neighbors that accept, and
+    finishes the rest."""
 
     lame_duck_s: float = 0.0
 
 
 @dataclass(slots=True)
 class Resume(Event):
-    """Accept again."""
+    """An operator has the cluster accept again."""
+
+
+@dataclass(slots=True)
+class EngineSaid(Event):
+    """What runs the work has said how much of it there is; None where it has said nothing for long.
+    Only where the number of servers is learned."""
+
+    load: EngineLoad | None
 
 
 @dataclass(slots=True)
@@ -271,7 +286,7 @@ class ServersDown(Event):
 
 @dataclass(slots=True)
 class ServersUp(Event):
-    """It can again."""
+    """The servers, or this one, can run requests again."""
 
     server: int | None = None
 
@@ -354,7 +369,7 @@ class Confirmed(Event):
 
 @dataclass(slots=True)
 class NotConfirmed(Event):
-    """It cannot be done: the request is not accepted, for this reason."""
+    """A `Confirm` cannot be carried out: the request is not accepted, for this reason."""
 
     ref: int
     reason: Refusal
@@ -474,7 +489,7 @@ class Reply(Command):
 
 @dataclass(slots=True)
 class Publish(Command):
-    """Tell every neighbor."""
+    """Tell every neighbor this report."""
 
     report: LoadReport
 
@@ -545,7 +560,8 @@ class Distrust(Command):
 
 @dataclass(slots=True)
 class DistrustSibling(Command):
-    """The same of another node of the site, which is lost until it is heard anew."""
+    """A message of another node of the site made the machine raise: that node is lost until it is
+    heard anew."""
 
     sibling: int
     error: Exception

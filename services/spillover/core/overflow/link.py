@@ -25,13 +25,14 @@ they alone know: one with sockets in `live.overflow`, one with channels in `sim.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from spillover.core.agenda import Agenda
 from spillover.core.overflow import events as ev
+from spillover.model.causes import Cause
 from spillover.model.load import LoadNow
 from spillover.policy.backoff import backoff_s
 
@@ -72,9 +73,12 @@ class Refused:
 
 @dataclass(slots=True)
 class Broken:
-    """The link has lost the forward, or its connection broke: no answer will come."""
+    """The link has lost the forward, its connection broke, or the neighbor says so, perhaps with
+    the reason: no answer will come, or no more of it."""
 
     ref: int
+    cause: Cause | None = None
+    problem: str | None = None
 
 
 @dataclass(slots=True)
@@ -95,13 +99,6 @@ class CancelAsked:
 class CancelFailed:
     """An attempt came to nothing: the forward was overtaken, has just ended, or the way is bad.
     Which of these, the forward's own end tells."""
-
-    ref: int
-
-
-@dataclass(slots=True)
-class CancelDue:
-    """The pause of a `CancelLater` is over."""
 
     ref: int
 
@@ -159,14 +156,6 @@ class SendCancel:
 
 
 @dataclass(slots=True)
-class CancelLater:
-    """Tell `CancelDue` after this pause."""
-
-    ref: int
-    pause_s: float
-
-
-@dataclass(slots=True)
 class Tell:
     """The cluster hears of this event."""
 
@@ -179,10 +168,8 @@ class CallNext:
 
 
 @dataclass(slots=True)
-class Reconnect:
-    """Open the stream anew after this pause."""
-
-    pause_s: float
+class OpenStream:
+    """Ask for a stream of reports anew: the pause after the last one is over."""
 
 
 class LinkMachine:
@@ -202,18 +189,20 @@ class LinkMachine:
         self.has_heard = False
         """Whether anything has come on the present stream."""
         self._attempt = 0
+        self._agenda = Agenda()
+        """The cancels that are sent again, and the stream that is opened anew."""
         self._out: list[Any] = []
-        self._handlers: dict[type, Callable[[Any], None]] = {
+        self._handlers: dict[type, Callable[[Any, float], None]] = {
             Refused: self._refused,
             Broken: self._broken,
             Recalled: self._recalled,
             CancelAsked: self._cancel_asked,
             CancelFailed: self._cancel_failed,
-            CancelDue: self._cancel_due,
             StreamBegun: self._stream_begun,
             StreamHeard: self._stream_heard,
             StreamEnded: self._stream_ended,
-            Disconnected: lambda _: self._give_up(list(self._away)),
+            Disconnected: self._disconnected,
+            ev.TimerFired: lambda _, now_s: self._agenda.run_due(now_s),
         }
 
     def __len__(self) -> int:
@@ -230,14 +219,14 @@ class LinkMachine:
         return STREAM_SILENCE_S + 2 * delay_s
 
     def next_deadline(self) -> float:
-        """Pauses are commands: nothing is ever due here."""
-        return math.inf
+        """Returns when a cancel is to be sent again, or the stream to be opened anew."""
+        return self._agenda.first_s()
 
-    def handle(self, event: Any, _: float = 0.0) -> list[Any]:
+    def handle(self, event: Any, now_s: float) -> list[Any]:
         """Returns what is to be done about the event, in this order: nothing if it is about what
         has ended.
         """
-        self._handlers[type(event)](event)
+        self._handlers[type(event)](event, now_s)
         commands, self._out = self._out, []
         return commands
 
@@ -264,18 +253,18 @@ class LinkMachine:
         """Ends the forward, since its answer is there. Returns whether it was still away."""
         return self._away.pop(ref, None) is not None
 
-    def _refused(self, event: Refused) -> None:
+    def _refused(self, event: Refused, _: float) -> None:
         refused = ev.ForwardRefused(event.ref, event.load, event.upstream_status)
         self._end(event.ref, REFUSED, refused)
 
-    def _broken(self, event: Broken) -> None:
-        self._end(event.ref, LOST, ev.ForwardLost(event.ref))
+    def _broken(self, event: Broken, _: float) -> None:
+        self._end(event.ref, LOST, ev.ForwardLost(event.ref, event.cause, event.problem))
 
     def _end(self, ref: int, how: str, event: Any) -> None:
         if self._away.pop(ref, None) is not None:
             self._out.append(Ended(ref, how, event))
 
-    def _recalled(self, event: Recalled) -> None:
+    def _recalled(self, event: Recalled, _: float) -> None:
         if self._away.pop(event.ref, None) is not None:
             self._out.append(LetGo(event.ref))
             self._out.append(Ended(event.ref, RECALLED))
@@ -293,7 +282,7 @@ class LinkMachine:
 
     # --- cancels ------------------------------------------------------------------------------
 
-    def _cancel_asked(self, event: CancelAsked) -> None:
+    def _cancel_asked(self, event: CancelAsked, _: float) -> None:
         """Unsent it never leaves and comes back as refused, else the neighbor is asked to cancel
         it, and its answer is what it comes to."""
         ref = event.ref
@@ -306,25 +295,26 @@ class LinkMachine:
             self._out.append(LetGo(ref))
             self._out.append(Ended(ref, RECALLED, ev.ForwardRefused(ref)))
 
-    def _cancel_failed(self, event: CancelFailed) -> None:
+    def _cancel_failed(self, event: CancelFailed, now_s: float) -> None:
         cancels = self._away.get(event.ref)
         if cancels is not None and cancels < CANCEL_ATTEMPTS_MAX:
-            self._out.append(CancelLater(event.ref, CANCEL_AGAIN_S * 2.0 ** (cancels - 1)))
+            again_s = now_s + CANCEL_AGAIN_S * 2.0 ** (cancels - 1)
+            self._agenda.at(again_s, self._cancel_again, event.ref)
 
-    def _cancel_due(self, event: CancelDue) -> None:
-        if event.ref in self._away:
-            self._away[event.ref] += 1
-            self._out.append(SendCancel(event.ref))
+    def _cancel_again(self, ref: int, _: float) -> None:
+        if self._away.get(ref, NOT_LEFT) > 0:  # else it has ended, and may be away anew
+            self._away[ref] += 1
+            self._out.append(SendCancel(ref))
 
     # --- the stream of reports ----------------------------------------------------------------
 
-    def _stream_begun(self, _: StreamBegun) -> None:
+    def _stream_begun(self, _: StreamBegun, __: float) -> None:
         self.has_heard = False
 
-    def _stream_heard(self, _: StreamHeard) -> None:
+    def _stream_heard(self, _: StreamHeard, __: float) -> None:
         self.has_heard = True
 
-    def _stream_ended(self, event: StreamEnded) -> None:
+    def _stream_ended(self, event: StreamEnded, now_s: float) -> None:
         """A stream that never spoke tells that the neighbor is silent, or the node of it that is
         called."""
         if self.has_heard:
@@ -338,8 +328,13 @@ class LinkMachine:
             if not event.is_there:
                 self._give_up(here)
         draw = self._random.random()
-        self._out.append(Reconnect(backoff_s(self._attempt, RETRY_FIRST_S, RETRY_LONGEST_S, draw)))
+        pause_s = backoff_s(self._attempt, RETRY_FIRST_S, RETRY_LONGEST_S, draw)
+        self._agenda.at(now_s + pause_s, lambda _: self._out.append(OpenStream()))
         self._attempt += 1
+
+    def _disconnected(self, _: Disconnected, __: float) -> None:
+        self._agenda.clear()
+        self._give_up(list(self._away))
 
     def use_nodes(self, nodes: int) -> None:
         """The neighbor has so many nodes from now on, the one that is called among them. Of what is

@@ -89,18 +89,18 @@ OFFERS_MAX = 16
 answers then brings one more."""
 
 UNTRIED = frozenset({Refusal.BLOCKED, Refusal.UNKNOWN_TYPE})
-"""Objections for which also a client's request is not offered to neighbors."""
+"""The objections for which a client's request is not offered to neighbors either."""
 
 NOT_HERE = frozenset({Refusal.DEGRADED, Refusal.NO_SERVERS})
-"""Objections for which what a neighbor has sent goes back to it: it can do better itself."""
+"""The objections for which a neighbor's request goes back to it: it can do better by itself."""
 
 BROKE_OFF = "the answer broke off after it had begun"
 
 REST_S_MIN = 0.05
-"""However short the rest is that was asked for: each is told to all neighbors."""
+"""The shortest rest. Why: each rest is told to all neighbors."""
 
 REST_S_MAX = 60.0
-"""However long what runs the work asks to be left alone, it is tried again after this time."""
+"""The longest rest: after it what runs the work is tried again, whatever it has asked for."""
 
 
 TOLD = (ev.ReportReceived, ev.WorkAsked, ev.NoWorkThere)
@@ -108,9 +108,8 @@ TOLD = (ev.ReportReceived, ev.WorkAsked, ev.NoWorkThere)
 
 
 class NodeMachine(NodeFacts):
-    """One cluster. `neighbors` are (id, one-way delay in seconds), in a fixed order; their handles
-    count from 0 on. `servers` are as the settings say, unless others are given.
-    """
+    """The machine of one cluster. `neighbors` are (id, one-way delay in seconds), in a fixed order;
+    their handles count from 0 on. `servers` are as the settings say, unless others are given."""
 
     spares_node = False
     """Whether what a neighbor tells is dropped if it makes the machine raise. Set by who runs a
@@ -154,7 +153,7 @@ class NodeMachine(NodeFacts):
         self._told_to_drain = False
         """Whether operators have told the node to drain."""
         self._down = False
-        """All servers, whatever is said of single ones."""
+        """Whether all servers are down, whatever is known of single ones."""
         self.truncated = 0
         self._doubtful = set()
         self._out: list[ev.Command] = []
@@ -184,6 +183,7 @@ class NodeMachine(NodeFacts):
             ev.HeldUp: self._held_up,
             ev.Drain: self._drain,
             ev.Resume: self._resume,
+            ev.EngineSaid: self._engine_said,
             ev.ServersDown: self._servers_down,
             ev.ServersUp: self._servers_up,
             ev.TokensSet: self._tokens_set,
@@ -267,7 +267,8 @@ class NodeMachine(NodeFacts):
             self._place_new(visit, now_s)
 
     def _leaves(self, visit: Visit, sites: Sites, now_s: float) -> bool:
-        """Hand a client's request on if it costs less at a place of a neighbor. Returns whether."""
+        """Hands a client's request on if it costs less at a place of a neighbor, and returns
+        whether it did."""
         asked = visit.request.asked
         if asked is None or self._site is not None:  # others send to the same places by now
             return False
@@ -281,8 +282,8 @@ class NodeMachine(NodeFacts):
         return True
 
     def _starts_here(self, visit: Visit, now_s: float) -> bool:
-        """Whether a free server takes the visit: always, unless work fails here and goes elsewhere
-        first; then only what finds out whether it still does."""
+        """Returns whether a free server takes the visit. It always does, unless work fails here and
+        goes elsewhere first: then only a probe starts, which finds out whether work still fails."""
         if not self.admission.elsewhere_first:
             return True
         is_free = self.is_free(visit)
@@ -292,7 +293,8 @@ class NodeMachine(NodeFacts):
         return True
 
     def _place_new(self, visit: Visit, now_s: float) -> None:
-        """Keep, hand on, or refuse: no server takes it at once and it is not yet accepted."""
+        """Keeps, hands on or refuses a visit that no server takes at once and that is not yet
+        accepted."""
         objection = self.admission.objection(visit, now_s)
         if not self.servers.is_alike and self.admission.blocks(visit):
             self.blocked[visit.request.type] += 1
@@ -313,8 +315,9 @@ class NodeMachine(NodeFacts):
         self._place(visit, choice, now_s)
 
     def _oldest_of(self, visit: Visit, choice: int, now_s: float) -> Visit:
-        """Returns which is handed on where a client's request that comes now is to go: the oldest
-        that is better off there, else what comes would overtake it. That stays in its place."""
+        """Returns the visit that is handed on where the policy sends a client's new one away: the
+        oldest that waits and is better off there, so that none is overtaken. The new one takes its
+        place here."""
         decision = self.decider.log.last
         may_wait = self.servers.is_alike and visit.is_home
         if not may_wait or not isinstance(decision, Decision):
@@ -328,7 +331,7 @@ class NodeMachine(NodeFacts):
         return older
 
     def _come_back(self, visit: Visit, event: str, now_s: float) -> None:
-        """What was away is here again, without an answer."""
+        """Takes back a visit that was away and comes back without an answer."""
         self.decider.log.add(Note(now_s, visit.request.id, event, visit.target.id))
         self.register.come_back(visit, now_s)
         self._nothing_left_there(visit)
@@ -336,15 +339,17 @@ class NodeMachine(NodeFacts):
             self.neighbors.pace(visit.target, now_s)
 
     def _nothing_left_there(self, visit: Visit) -> None:
-        """Its session is not expected where it was sent: it has come to nothing there."""
+        """Forgets that the session of a visit was expected where it was sent: nothing came of it
+        there."""
         if self.sites is not None and visit.request.asked is not None:
             self.sites.came_back(visit.request.asked, visit.expected)
             visit.expected = None
 
     def _place_again(self, visit: Visit, now_s: float, *, undone: bool = False) -> None:
-        """Decide again, without those it was away to. If too late, it must not make others late.
-        What was just refused by what runs the work here (`undone`) is tried elsewhere first; with
-        an answer that can be passed on, elsewhere only."""
+        """Decides again about a visit, without the neighbors that had it. One that is too late
+        ends: it must not make others late. What the service here has just refused (`undone`) is
+        tried elsewhere first, and elsewhere only if that refusal is an answer that can be passed
+        on."""
         undone = undone or visit.refused_with is not None
         if visit.cancelling:
             self._end(visit, Outcome.CANCELLED, now_s)
@@ -372,7 +377,8 @@ class NodeMachine(NodeFacts):
                 self._place(visit, choice, now_s)
 
     def _wait_first(self, visit: Visit, now_s: float) -> None:
-        """It was older than all that wait now, or nearly so."""
+        """Has a visit wait first in the queue, since it is older than all that wait, or nearly
+        so."""
         self.decider.note(visit, KEPT, self.servers, now_s, None, self.condition)
         self.register.enter(visit, QUEUED, now_s)
         self.servers.join(visit, first=True)
@@ -430,7 +436,7 @@ class NodeMachine(NodeFacts):
         self._out.append(ev.Accepted(visit.ref))
 
     def _refuse_untried(self, visit: Visit, reason: Refusal, now_s: float) -> None:
-        """Refuse what is not offered to any neighbor, so that no choice is on record."""
+        """Refuses a visit that is offered to no neighbor, so that there is no choice to record."""
         self.decider.note(visit, REFUSED, self.servers, now_s, reason, WELL)
         self._refuse(visit, reason, now_s)
 
@@ -446,7 +452,7 @@ class NodeMachine(NodeFacts):
         self._out.append(refuse)
 
     def _give_back(self, visit: Visit, now_s: float) -> None:
-        """A neighbor's request goes back to it undone: it decides again."""
+        """Gives a neighbor's request back undone: the neighbor decides again."""
         self.decider.log.add(Note(now_s, visit.request.id, GIVEN_BACK, visit.request.path[-1]))
         self.register.end(visit, None)
         self.health.forget(visit.ref)
@@ -455,7 +461,7 @@ class NodeMachine(NodeFacts):
     # --- servers ------------------------------------------------------------------------------
 
     def _start(self, visit: Visit, now_s: float, *, at_once: bool = False) -> None:
-        """Have a server take it; `at_once`, it has not waited for one."""
+        """Has a server take the visit; `at_once` says that it has not waited for one."""
         if at_once:
             self.decider.note(visit, STARTED, self.servers, now_s, None, self.health.state)
         if visit.deadline_s <= now_s:
@@ -494,8 +500,8 @@ class NodeMachine(NodeFacts):
             self._ask_for_work(now_s)
 
     def _not_done(self, visit: Visit | None, event: ev.ServiceEnded, now_s: float) -> bool:
-        """Work has failed, or was stopped: its server is free. Returns whether it is decided again:
-        it has a key, and was tried where work is known to fail."""
+        """Frees the server of work that has failed or was stopped. Returns whether the visit is
+        decided again: it is a probe, sent to find out whether work still fails here."""
         servers, ref, outcome = self.servers, event.ref, event.outcome
         failed = outcome is FAILED and self.is_failure(event.upstream_status)
         servers.not_done(ref, failed=failed)
@@ -517,7 +523,8 @@ class NodeMachine(NodeFacts):
         return again
 
     def _try_elsewhere(self, visit: Visit, event: ev.ServiceEnded, now_s: float) -> None:
-        """Decide a probe again that has failed; where nobody takes it, that is its answer."""
+        """Decides again about a probe that has failed; where nobody takes it, the failure is its
+        answer."""
         self.register.leave(visit)
         self.health.forget(visit.ref)
         self._doubtful.add(visit.ref)
@@ -578,28 +585,31 @@ class NodeMachine(NodeFacts):
         return event.refused or self.servers.resting or self.servers.down
 
     def _visit_of(self, ref: int) -> Visit | None:
-        """The visit whose work is over; None if it had ended before its server was free."""
+        """Returns the visit whose work is over; None if the visit had ended before its server was
+        free."""
         if ref in self.servers.stuck:
             self.servers.stuck.remove(ref)
             return None
         return self.register.visits[ref]
 
     def _free_server(self, ref: int, now_s: float, cools_s: float) -> None:
-        """A server is free; one whose work has failed only once a success would have ended."""
+        """Frees a server. One whose work has failed is free only once a success would have
+        ended."""
         if cools_s > 0.0:
             self.servers.cool(ref, now_s + cools_s)
         else:
             self.servers.vacate(ref)
 
     def _rest(self, ref: int, pause_s: float, now_s: float) -> None:
-        """Start nothing for so long; what waits goes to neighbors that accept. Where servers are
-        unlike, that is the one of this visit, and what it alone serves (`_servers_changed`)."""
+        """Starts nothing for so long; what waits goes to neighbors that accept. Where servers are
+        unlike, only the server of this visit rests, and what it alone serves goes
+        (`_servers_changed`)."""
         if self.servers.rest(ref, now_s + min(max(pause_s, REST_S_MIN), REST_S_MAX)):
             self._publish(now_s)
             self._offer_all(list(self.servers), now_s)
 
     def _learn_from(self, visit: Visit, event: ev.ServiceEnded, now_s: float) -> None:
-        """Work has ended here, in one way or another."""
+        """Learns from the end of work here how well the cluster is."""
         if event.outcome not in evidence.EVIDENCE:
             return
         self.servers.refusals = 0
@@ -610,7 +620,8 @@ class NodeMachine(NodeFacts):
             self._health_changed(now_s)
 
     def _health_changed(self, now_s: float) -> None:
-        """Neighbors hear of it at once, and what waits does not wait here if others are well."""
+        """Tells neighbors of the health at once; what waits does not wait here if others are
+        well."""
         self._publish(now_s)
         if self.admission.elsewhere_first:
             self._offer_all(list(self.servers), now_s)
@@ -632,15 +643,15 @@ class NodeMachine(NodeFacts):
             self._start(visit, start_s)
 
     def _unqueue(self, visit: Visit, now_s: float) -> None:
-        """Take a visit out of the queue without serving it."""
+        """Takes a visit out of the queue without serving it."""
         self.servers.leave(visit)
         visit.queued_s += max(0.0, now_s - visit.since_s)
 
     # --- an answer begins ---------------------------------------------------------------------
 
     def _response_began(self, event: ev.ResponseBegan, now_s: float) -> None:
-        """Keep the visit where it is from now on. What was sent is needed no more: it is not kept
-        for as long as the answer takes."""
+        """Keeps the visit where it is from now on. What its client sent is dropped: it is needed no
+        more, and the answer may take long."""
         visit = self.register.visits.get(event.ref)
         if visit is None or visit.answering or visit.state not in (RUNNING, AWAY):
             return
@@ -653,7 +664,7 @@ class NodeMachine(NodeFacts):
         visit.answering = True
         visit.deadline_s = math.inf
         request = visit.request
-        self.held.request_bytes -= request.size_bytes
+        self.register.held.request_bytes -= request.size_bytes
         request.work, request.size_bytes = None, 0
         where = visit.target.id if visit.state is AWAY else None
         self.decider.log.add(Note(now_s, request.id, BEGAN, where))
@@ -661,7 +672,8 @@ class NodeMachine(NodeFacts):
         self._out.append(ev.Began(visit.ref, visit.origin, so_far))
 
     def _pass_refusal(self, visit: Visit, now_s: float) -> None:
-        """Nobody else takes what the service here has refused: its client is told as it said."""
+        """Tells the client what the service here said when it refused the work, which nobody else
+        takes."""
         self.decider.log.add(Note(now_s, visit.request.id, BEGAN))
         so_far = visit.so_far(ev.ResponseBegan(visit.ref), self.settings.cluster)
         self._out.append(ev.Began(visit.ref, visit.origin, so_far))
@@ -669,15 +681,18 @@ class NodeMachine(NodeFacts):
         answer.upstream_status, answer.cause = visit.refused_with, visit.undone_by
         self._reply(visit, answer, now_s)
 
-    def _broken_off(self, visit: Visit, now_s: float) -> None:
-        """The link has lost the rest of an answer."""
+    def _broken_off(self, visit: Visit, lost: ev.ForwardLost | None, now_s: float) -> None:
+        """The rest of an answer will not come: the link has lost it, or the neighbor says why."""
         self.decider.log.add(Note(now_s, visit.request.id, LOST_AT, visit.target.id))
         self.truncated += not visit.cancelling
         visit.network_s += max(0.0, now_s - visit.since_s)
         outcome = Outcome.CANCELLED if visit.cancelling else FAILED
-        problem = f"{BROKE_OFF}: cluster {visit.target.id} was lost"
-        answer = visit.answer(outcome, self.settings.cluster, problem)
-        answer.cause = Cause.CLIENT if visit.cancelling else Cause.NEIGHBOR
+        why, cause = f"cluster {visit.target.id} was lost", Cause.NEIGHBOR
+        if lost is not None:  # a neighbor that tells why says that it broke off, too
+            why = (lost.problem or why).removeprefix(f"{BROKE_OFF}: ")
+            cause = lost.cause or cause
+        answer = visit.answer(outcome, self.settings.cluster, f"{BROKE_OFF}: {why}")
+        answer.cause = Cause.CLIENT if visit.cancelling else cause
         self._reply(visit, answer, now_s)
         if visit.target.ramp_since_s is not None:
             self.neighbors.pace(visit.target, now_s)
@@ -724,7 +739,7 @@ class NodeMachine(NodeFacts):
             if event.load is not None:
                 self._heard_load(visit.group, visit.target.handle, event.load, now_s)
             if visit.answering:
-                self._broken_off(visit, now_s)
+                self._broken_off(visit, None, now_s)
                 return
             evidence.notice_lateness(self, visit, now_s)
             if event.upstream_status is not None:
@@ -737,13 +752,13 @@ class NodeMachine(NodeFacts):
         if visit is None or visit.state is not AWAY:
             return
         if visit.answering:
-            self._broken_off(visit, now_s)
+            self._broken_off(visit, event, now_s)
             return
         evidence.learn_missed(self, visit, now_s)
         self._lost_there(visit, now_s)
 
     def _lost_there(self, visit: Visit, now_s: float) -> None:
-        """A neighbor will not answer: nobody knows whether it ran."""
+        """Takes back a visit that a neighbor will not answer: nobody knows whether it ran."""
         self._come_back(visit, LOST_AT, now_s)
         lost = f"cluster {visit.target.id} was lost before it answered"
         if visit.cancelling:
@@ -760,7 +775,7 @@ class NodeMachine(NodeFacts):
     def _end(
         self, visit: Visit, outcome: Outcome, now_s: float, problem: str | None = None
     ) -> None:
-        """End a visit without a result (expired, cancelled, unknown), wherever it is."""
+        """Ends a visit without a result (expired, cancelled, unknown), wherever it is."""
         had_place, was_away = visit.place is not None, visit.state is AWAY
         if had_place:
             self._unqueue(visit, now_s)
@@ -826,8 +841,9 @@ class NodeMachine(NodeFacts):
     # --- work is asked for --------------------------------------------------------------------
 
     def _use(self, policy: str, shadow: str | None) -> None:
-        """Decide by this policy from now on, and ask the shadow along. Where that goes by load,
-        neighbors are told the load with all else: it is to see what it would see, no more."""
+        """Decides by this policy from now on, and asks the shadow along. If either goes by the
+        load, neighbors are told the load with every message, so that the shadow sees what it would
+        see."""
         self.decider.use(policy, shadow)
         self._by_load = self.admission.bounds_foreign = policy in BY_LOAD
         self.register.looks = self._by_load
@@ -838,8 +854,8 @@ class NodeMachine(NodeFacts):
             group.neighbors.loads_count = self._by_load
 
     def _heard_load(self, group: Group, handle: int, load: LoadNow, now_s: float) -> None:
-        """A request, an answer or a refusal of a neighbor has brought its load. That concerns its
-        row alone: whatever becomes of it, what brought it goes on."""
+        """Takes in the load that came with a neighbor's request, answer or refusal. Only the row of
+        that neighbor changes."""
         try:
             group.neighbors.heard_load(handle, load, now_s)
         except Exception as error:
@@ -848,14 +864,14 @@ class NodeMachine(NodeFacts):
             self._distrust(handle, error)
 
     def _distrust(self, handle: int, error: Exception) -> None:
-        """Drop what this neighbor has told, the last and all before, as if it was silent. What was
-        done so far holds, and is carried out."""
+        """Drops all that this neighbor has told, as if it was silent. What was done so far holds,
+        and is carried out."""
         self.groups.forget(handle)
         self.neighbors.lost(handle)
         self._out.append(ev.Distrust(handle, error))
 
     def _ask_for_work(self, now_s: float) -> None:
-        """Ask neighbors whose queues may be worth the way for servers that have no work here."""
+        """Asks neighbors for work for idle servers, where their queues may be worth the way."""
         if self.neighbors.by_handle:
             self._out.extend(asking.questions(self, self._gossip, now_s))
 
@@ -869,7 +885,7 @@ class NodeMachine(NodeFacts):
             self._ask_for_work(now_s)
 
     def _work_asked(self, event: ev.WorkAsked, now_s: float) -> None:
-        """Give the oldest request that is better off with the neighbor, as any forward."""
+        """Hands the asking neighbor the oldest request that is better off there, as any forward."""
         group, handle = self.groups.by_id.get(event.group), event.neighbor
         if group is None or (neighbor := self.neighbors.by_handle.get(handle)) is None:
             return
@@ -882,8 +898,8 @@ class NodeMachine(NodeFacts):
         self._let_go(visit, neighbor, PULLED_BY, now_s)
 
     def _look_again(self, visit: Visit, now_s: float) -> None:
-        """A part of its time is over, or all of it. What waits, and would be late here by what is
-        known now, goes where it is in time."""
+        """Looks again at a visit of whose time a part is over, or all. If it waits and would be
+        late here by what is known now, it goes where it is in time."""
         if visit.deadline_s <= now_s:
             self._end(visit, Outcome.EXPIRED, now_s)
             return
@@ -895,7 +911,7 @@ class NodeMachine(NodeFacts):
                 self._let_go(visit, neighbor, LEFT_IN_TIME, now_s)
 
     def _let_go(self, visit: Visit, neighbor: Neighbor, why: str, now_s: float) -> None:
-        """Hand on what waits, whatever the policy said when it came."""
+        """Hands on what waits, whatever the policy said when it came."""
         self.decider.log.add(Note(now_s, visit.request.id, why, neighbor.id))
         self._unqueue(visit, now_s)
         visit.group.neighbors.sent(neighbor.handle, now_s, visit.request.size_bytes)
@@ -928,7 +944,8 @@ class NodeMachine(NodeFacts):
         self._woke(event, now_s)
 
     def _share_with(self, nodes: int, now_s: float) -> None:
-        """The site has so many nodes from now on. The only one so far has all servers at first."""
+        """Shares the servers with so many nodes from now on. The only one so far has all servers at
+        first."""
         if self._site is not None:
             self._site.siblings.use_nodes(nodes, now_s)
         elif isinstance(self.servers, FifoServers):
@@ -938,14 +955,17 @@ class NodeMachine(NodeFacts):
             self._handlers[ev.TimerFired] = self._woke_at_site
 
     def _share_servers(self, site: SiteServers, now_s: float) -> None:
-        """Serve the queue with servers that siblings have given, and give them those that have no
-        work here."""
-        siblings = site.siblings
+        """Serves the queue with servers that siblings have given, and gives them those that are
+        idle."""
+        siblings, admission = site.siblings, self.admission
+        is_usual = not (site.down or site.resting or admission.draining)
+        if is_usual and siblings.is_calm(site.waiting, site.busy, now_s):
+            return
         if siblings.share != site.total and site.take_share():
             self._serve_queue(now_s)
         self.home_load.elsewhere = siblings.load
-        demand = site.demand(self.home_load.own, leaves=self.admission.draining)
-        siblings.demands(demand, now_s, gives_all=self.admission.emptying)
+        demand = site.demand(self.home_load.own, leaves=admission.draining)
+        siblings.demands(demand, now_s, gives_all=admission.emptying)
         if siblings.share != site.total:
             site.take_share()
         for one in siblings.take():
@@ -969,7 +989,7 @@ class NodeMachine(NodeFacts):
             self._offer_again(neighbor, now_s, OFFERS_MAX)
 
     def _join(self, event: ev.Join, now_s: float) -> None:
-        """It is unknown until it reports; it hears of us once it listens."""
+        """Takes a neighbor in. It is unknown until it reports, and hears of us once it listens."""
         there = self.neighbors.index.get(event.cluster)
         if there is not None and there in self.parting:
             self.parting.end(there)
@@ -987,15 +1007,16 @@ class NodeMachine(NodeFacts):
         self._out.append(ev.Connect(neighbor, event.cluster))
 
     def _part(self, event: ev.Part, now_s: float) -> None:
-        """It is given nothing more from now on, and leaves once nothing is left of either."""
+        """Begins to part from a neighbor: it is given nothing more, and leaves once nothing is left
+        of either at the other."""
         if event.neighbor in self.neighbors.by_handle:
             self.parting.begin(event.neighbor, now_s)
             self.neighbors.part(event.neighbor, parting=True)
             self.groups.forget(event.neighbor)
 
     def _leave(self, neighbor: int, now_s: float) -> None:
-        """It is none any more, and nothing is heard of it; what it has sent is answered all the
-        same. What is away there comes back as its link says, and is decided again without it."""
+        """Takes a neighbor out. What it has sent is answered all the same; what is away there comes
+        back as its link says, and is decided again without it."""
         self.neighbors.leave(neighbor)
         if self.sites is not None:
             self.sites.left(neighbor)
@@ -1053,7 +1074,8 @@ class NodeMachine(NodeFacts):
         self.health.asked(now_s, is_well=event.is_well)
 
     def _drain(self, event: ev.Drain, now_s: float) -> None:
-        """Neighbors hear of it at once: whatever they still send would be refused."""
+        """Begins to drain, and tells neighbors at once: whatever they still send would be
+        refused."""
         self._told_to_drain = True
         self._judge_drain(now_s, event.lame_duck_s)
 
@@ -1077,7 +1099,7 @@ class NodeMachine(NodeFacts):
             self._offer_all(list(self.servers), now_s)
 
     def _settings_changed(self, event: ev.SettingsChanged, now_s: float) -> None:
-        """Nobody is sent away: what is here beyond the new limits stays till it ends."""
+        """Goes by other limits. What is here beyond them stays until it ends."""
         news = {name: told for name, told in asdict(event).items() if told is not None}
         is_fixed = not self.servers.is_alike or self._learned is not None
         if is_fixed and not news.keys().isdisjoint(("servers", "nodes")):
@@ -1098,8 +1120,14 @@ class NodeMachine(NodeFacts):
         held_bytes = self.held.request_bytes
         self.carried = Carried(self.register.away, len(self.register.visits), held_bytes)
 
+    def _engine_said(self, event: ev.EngineSaid, now_s: float) -> None:
+        if self._learned is not None:
+            self._learned.engine_said(event.load)
+            self._serve_queue(now_s)
+
     def _servers_down(self, event: ev.ServersDown, now_s: float) -> None:
-        """Nothing starts until they are up; what finds no neighbor waits, up to its deadline."""
+        """Starts nothing until the servers are up. What waits goes to neighbors, or waits until its
+        deadline."""
         self._turn_servers(event.server, now_s, up=False)
 
     def _servers_up(self, event: ev.ServersUp, now_s: float) -> None:
@@ -1119,11 +1147,11 @@ class NodeMachine(NodeFacts):
         self._servers_changed(now_s)
 
     def _serve_turned(self, now_s: float) -> None:
-        """Serve the queue, where a server may have left off by itself, or take jobs again."""
+        """Serves the queue, where a server may have left off by itself, or takes jobs again."""
         (self._servers_changed if self.servers.has_turned() else self._serve_queue)(now_s)
 
     def _servers_changed(self, now_s: float) -> None:
-        """What waits is served where it can be now, and offered where nothing here fits it."""
+        """Serves what can start now, and offers neighbors what no server here fits."""
         down = self._down or not any(group.fitting.up for group in self.groups.all)
         self.servers.down = down
         self._serve_queue(now_s)
@@ -1137,9 +1165,9 @@ class NodeMachine(NodeFacts):
             self._serve_queue(now_s)  # what has left may have had a token
 
     def _offer_again(self, neighbor: Neighbor, now_s: float, count: int) -> None:
-        """What waits where nothing starts, or all is to leave, is offered to a neighbor that says
-        it accepts, also if it refused before. So it leaves as fast as the neighbor answers, however
-        rarely it reports."""
+        """Offers what waits to a neighbor that accepts, where nothing starts here or all is to
+        leave: also what that neighbor refused before. So it leaves as fast as the neighbor answers,
+        however rarely that reports."""
         if not (self.servers.waiting and neighbor.accepting):
             return
         leaving = self.admission.emptying or self.servers.down or self.admission.elsewhere_first

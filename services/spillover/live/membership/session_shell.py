@@ -1,4 +1,4 @@
-"""The session of one client in real time: connections to nodes, lines, one timer. What follows from
+"""The session of one client in real time: connections to nodes, and lines. What follows from
 what is heard is the machine's (`core.membership.client_session`).
 
 It runs in what users import and in the load generator, which measures the clients that users have.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,11 +15,13 @@ from random import Random
 from typing import Any
 from urllib.parse import quote
 
+from spillover.core.driver import Driver
 from spillover.core.membership.choosing import RULES as RULES  # noqa: PLC0414 - for who runs it
 from spillover.core.membership.client_session import ClientSession
 from spillover.core.membership.session_events import (
     Announced,
     Announcement,
+    Command,
     Connect,
     Connected,
     Ended,
@@ -35,6 +36,7 @@ from spillover.core.membership.session_events import (
     TimerFired,
     Use,
 )
+from spillover.live.engine.timers import Timers
 from spillover.live.http1.client import HttpClient
 from spillover.live.http1.outgoing import StreamRefused
 from spillover.live.membership.session_wire import (
@@ -81,13 +83,22 @@ class SessionShell:
         self._heard: set[int] = set()
         """Attempts that have become sessions."""
         self._farewells: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
         self._is_told = False
         self.connects = self.put_off = self.losses = self.moves = 0
         self.lies = 0
         """Lines that could not be read."""
         self.why = ""
         """There is no session, as far as was told."""
+        self._timers = Timers(self._loop)
+        self.next_deadline, self.check = machine.next_deadline, machine.check
+        interpreters: dict[type, Callable[[Any], None]] = {
+            Connect: self._connect,
+            Leave: self._leave,
+            Use: self._used,
+        }
+        driver = Driver[Event, Any](self, self._timers, interpreters)
+        driver.start(TimerFired())
+        self._feed = driver.feed
 
     @property
     def in_use(self) -> SessionServer | None:
@@ -114,26 +125,13 @@ class SessionShell:
         for task in streams:
             task.cancel()
         await asyncio.gather(*streams, return_exceptions=True)
+        self._timers.close()
 
-    def _feed(self, event: Event) -> None:
-        for command in self._machine.handle(event, time.monotonic()):
-            if isinstance(command, Connect):
-                self._connect(command)
-            elif isinstance(command, Leave):
-                self._leave(command)
-            else:
-                self._used(command)
+    def handle(self, event: Event, now_s: float) -> list[Command]:
+        """Returns what the machine commands. To be called by the driver alone."""
+        commands = self._machine.handle(event, now_s)
         self._on_change()
-        self._arm()
-
-    def _arm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        due_s = self._machine.next_deadline()
-        if due_s < float("inf"):
-            wait_s = max(0.0, due_s - time.monotonic())
-            self._timer = self._loop.call_later(wait_s, self._feed, TimerFired())
+        return commands
 
     # --- commands -----------------------------------------------------------------------------
 

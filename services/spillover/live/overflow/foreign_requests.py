@@ -19,8 +19,7 @@ from spillover.live.overflow.passed_back import Outlet, PassedBack, WayBack
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Told, Waiters
 from spillover.live.overflow.wire import Forwarded
-from spillover.model.load import LoadNow
-from spillover.model.request import Refusal, Request
+from spillover.model.request import Refusal
 
 
 class Asker(NamedTuple):
@@ -79,46 +78,34 @@ class ForeignRequests:
 
     def take(
         self,
-        request: Request,
+        forwarded: Forwarded,
         deadline_s: float,
         origin: int,
         asker: Asker,
-        load: LoadNow | None = None,
-        pulled: bool = False,  # noqa: FBT001, FBT002 - as `Arrived`
+        outlet: Outlet | None = None,
     ) -> int:
-        """Take a request over. Returns the ref of its visit."""
-        ref = self._next_ref()
-        if self.closed:  # surely not accepted, which lets the neighbor decide again
-            asker.settle(ref, ev.Refuse(ref, origin, Refusal.DRAINING, 0.0), 0.0)
-            return ref
-        key = origin, request.id
-        self._open[ref] = HandedOver(key, asker)
-        self._refs[key] = ref
-        self._waiters.wait(ref, partial(self._send_back, ref))
-        self._feed(ev.Arrived(ref, request, deadline_s, origin, load, pulled))
-        return ref
-
-    def take_passed(
-        self, forwarded: Forwarded, deadline_s: float, origin: int, asker: Asker, outlet: Outlet
-    ) -> int:
-        """Take a request over that passes through. If its answer begins, it leaves by the outlet.
+        """Take a request over. If it passes through, an answer that begins leaves by the outlet.
         Returns the ref of its visit."""
         ref, request = self._next_ref(), forwarded.request
-        if self.closed:
+        if self.closed:  # surely not accepted, which lets the neighbor decide again
             asker.settle(ref, ev.Refuse(ref, origin, Refusal.DRAINING, 0.0), 0.0)
             return ref
         key = origin, request.id
         self._open[ref] = handed_over = HandedOver(key, asker)
         self._refs[key] = ref
-        way = WayBack(
-            self._emulated_links.get(origin),
-            partial(self._send_back, ref),
-            partial(self._began, ref),
-            partial(self._left, ref),
-            partial(self._broke, ref),
-        )
-        handed_over.back = PassedBack(outlet, way)
-        self._relays.open(ref, handed_over.back)
+        send_back = partial(self._send_back, ref)
+        if outlet is None:
+            self._waiters.wait(ref, send_back)
+        else:
+            way = WayBack(
+                self._emulated_links.get(origin),
+                send_back,
+                partial(self._began, ref),
+                partial(self._left, ref),
+                partial(self._broke, ref),
+            )
+            handed_over.back = PassedBack(outlet, way)
+            self._relays.open(ref, handed_over.back)
         load, pulled = forwarded.load, forwarded.pulled
         self._feed(ev.Arrived(ref, request, deadline_s, origin, load, pulled))
         return ref

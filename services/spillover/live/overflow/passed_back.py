@@ -18,7 +18,8 @@ from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.passed_wire import encode_end, encode_head, encode_whole
 from spillover.live.overflow.relay import Flow
 from spillover.live.overflow.waiters import Told
-from spillover.live.overflow.wire import Stay
+from spillover.live.overflow.wire import Stay, encode_broken
+from spillover.model.causes import Cause, cause_of
 from spillover.model.passed import Fields, PassedHead
 from spillover.model.request import Answer
 
@@ -51,8 +52,9 @@ class Outlet(Protocol):
     def whole(self, message: bytes) -> None:
         """Write all of an answer at once. No frame of it has left before."""
 
-    def break_off(self) -> None:
-        """Close the connection in the midst of the answer."""
+    def break_off(self, why: bytes) -> None:
+        """Break the answer off. The neighbor is told why (`wire.encode_broken`), unless all that
+        can be done is to close the connection."""
 
     def stay(self, now_s: float, waited_s: float) -> Stay:
         """Returns how long the request has been here by now, with so long on the way back."""
@@ -133,9 +135,10 @@ class PassedBack:
     def break_off(self, answer: Answer | None) -> None:
         """Break the answer off behind what has come (`relay.Sink`), or at once if the node ends."""
         if answer is None:
-            self._break()
+            self._break(encode_broken(Cause.NODE, "the node ended"))
         else:
-            self._send(self._break)
+            cause = cause_of(answer) or Cause.NODE
+            self._send(partial(self._break, encode_broken(cause, answer.problem)))
 
     def settle(self, told: Told) -> None:
         """Settle a request whose answer has not begun (`relay.Sink`)."""
@@ -182,10 +185,10 @@ class PassedBack:
         now_s = time.monotonic()
         return self._outlet.stay(now_s, now_s - sent_s)
 
-    def _break(self) -> None:
+    def _break(self, why: bytes = b"") -> None:
         if not self._is_over:
             self._is_over = True
-            self._outlet.break_off()
+            self._outlet.break_off(why)
             self._way.broke()
 
     # --- who reads more slowly than it comes --------------------------------------------------

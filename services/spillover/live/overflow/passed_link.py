@@ -29,14 +29,14 @@ from spillover.live.overflow.protocol import PASS, STREAM
 from spillover.live.overflow.relay import Relay, Relays
 from spillover.live.overflow.shared_calls import SharedCall
 from spillover.live.overflow.wire import UNSAID, UNTIMED, MalformedMessage, within_wait
+from spillover.model.causes import Cause
 from spillover.model.passed import PassedHead
-from spillover.model.request import DONE
 
 
 class PassedLink(PeerLink):
     """The sending side of a link over which requests pass."""
 
-    READS_SMALL = True
+    PASSES = True
 
     def __init__(self, *, relays: Relays, **told: Any) -> None:
         super().__init__(**told)
@@ -54,7 +54,7 @@ class PassedLink(PeerLink):
         body = passed_wire.encode_pass(
             command.request, UNSAID, remaining_s, command.load, pulled=command.pulled
         )
-        coming = _Coming(way, self._relays, self._answered)
+        coming = _Coming(way, self._relays, self._answered, self._obey)
         if self._calls.version >= 3 and self.shared.is_shared:
             way.asked = self.shared.call(PASS_FRAME, body, partial(self._passed, way, coming))
             return
@@ -86,15 +86,6 @@ class PassedLink(PeerLink):
             if way.asked is not None:
                 way.asked.cancel()
             self._obey(link.Broken(way.command.ref))
-
-    def _read_answer(
-        self, way: ForwardWay, message: bytes, sent_s: float, received_s: float
-    ) -> link.Broken | ev.ForwardAnswered:
-        """What is done has come in frames: an answer that says so without them is none."""
-        told = super()._read_answer(way, message, sent_s, received_s)
-        if isinstance(told, ev.ForwardAnswered) and told.answer.outcome is DONE:
-            return link.Broken(way.command.ref)
-        return told
 
     def _answered(self, told: ev.ForwardAnswered) -> None:
         """The answer was whole. Its connection may still have to be told so."""
@@ -143,14 +134,19 @@ class PassedLink(PeerLink):
 class _Coming:
     """The source of an answer that comes over a link in frames."""
 
-    __slots__ = ("_end", "_legs_s", "_relay", "_relays", "_way")
+    __slots__ = ("_end", "_legs_s", "_obey", "_relay", "_relays", "_way")
 
     def __init__(
-        self, way: ForwardWay, relays: Relays, end: Callable[[ev.ForwardAnswered], None]
+        self,
+        way: ForwardWay,
+        relays: Relays,
+        end: Callable[[ev.ForwardAnswered], None],
+        obey: Callable[[link.Broken], None],
     ) -> None:
         self._way = way
         self._relays = relays
         self._end = end
+        self._obey = obey
         self._relay: Relay | None = None
         self._legs_s = 0.0, 0.0, 0.0
         """The way there, and back, and of the way there what opening a connection took."""
@@ -202,4 +198,5 @@ class _Coming:
     def close(self, problem: str) -> None:
         """Break off what is read from the neighbor (`relay.Source`)."""
         if self._way.asked is not None:
-            self._way.asked.break_off(problem)
+            self._way.asked.cancel()
+        self._obey(link.Broken(self._way.command.ref, Cause.TIMEOUT, problem))

@@ -49,6 +49,7 @@ from spillover.live.process.logs import Message
 from spillover.model.errors import NotBelieved, NotDelivered, PeerError
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadReport
+from spillover.model.request import DONE
 
 CANCEL_TIMEOUT_S = 2.0
 
@@ -113,7 +114,8 @@ class PeerLink:
     by which nothing more can be said over the link.
     """
 
-    READS_SMALL = False
+    PASSES = False
+    """Whether requests pass through, so that answers are read as they come."""
 
     def __init__(
         self,
@@ -167,18 +169,19 @@ class PeerLink:
         """The last line of the neighbor's stream of reports."""
         self._calls = SPOKEN[0]
         """The calls of the newest version that both speak, as far as is known."""
-        self._pause_s = 0.0
-        """How long to wait before the next stream of reports."""
+        self._opens = asyncio.Event()
+        """Whether the next stream of reports is to be opened."""
         interpreters: dict[type, Callable[[Any], None]] = {
             link.LetGo: self._let_go,
             link.Ended: self._ended,
             link.SendCancel: self._send_cancel,
-            link.CancelLater: self._cancel_later,
             link.Tell: lambda command: self._feed(command.event),
             link.CallNext: self._call_next,
-            link.Reconnect: self._reconnect,
+            link.OpenStream: lambda _: self._opens.set(),
         }
-        self._obey = Driver[Any, Any](self._machine, timers, interpreters, on_failure).feed
+        driver = Driver[Any, Any](self._machine, timers, interpreters, on_failure)
+        driver.start(ev.TimerFired())
+        self._obey = driver.feed
 
     @property
     def url(self) -> str:
@@ -270,10 +273,6 @@ class PeerLink:
         failed = partial(self._obey, link.CancelFailed(command.ref))
         self._emulated_link.send(partial(self._post_cancel, command.ref), failed)
 
-    def _cancel_later(self, command: link.CancelLater) -> None:
-        due = link.CancelDue(command.ref)
-        self._timers.at(time.monotonic() + command.pause_s, lambda _: self._obey(due))
-
     # --- requests -----------------------------------------------------------------------------
 
     def _lose(self, ref: int) -> None:
@@ -302,63 +301,54 @@ class PeerLink:
         ref = way.command.ref
         if kind == ANSWER_FRAME:
             sent_s = 0.0 if way.asked is None else way.asked.sent_s
-            answered = self._read_answer(way, told, sent_s, time.monotonic())
-            if type(answered) is not ev.ForwardAnswered:
-                self._obey(answered)
-            elif self._machine.answered(ref):
-                del self._ways[ref]
-                self._on_forward(link.ANSWERED)
-                self._feed(answered)
+            self._take_answer(way, told, sent_s, time.monotonic())
         elif kind == REFUSED_FRAME:
             self._obey(link.Refused(ref, *wire.decode_refused(told)))
         elif kind == NOT_LEFT:
             self._machine.left(ref)  # only now, and perhaps to another node
             self._post(way, time.monotonic())
         else:
-            self._obey(link.Broken(ref))
+            self._obey(link.Broken(ref, *wire.decode_broken(told)))
 
     def _came_back(self, way: ForwardWay, came_to: Response | BaseException) -> None:
         ref = way.command.ref
-        if isinstance(came_to, Response):
-            told = self._read(way, came_to)
-            if type(told) is not ev.ForwardAnswered:
-                self._obey(told)
-            elif self._machine.answered(ref):
-                del self._ways[ref]
-                self._on_forward(link.ANSWERED)
-                self._feed(told)
-        elif isinstance(came_to, NotDelivered):
-            self._obey(link.Refused(ref))
+        if not isinstance(came_to, Response):
+            is_sure = isinstance(came_to, NotDelivered)
+            if not is_sure:
+                _log.debug(Message("request lost", neighbor=self.cluster, reason=str(came_to)))
+            self._obey(link.Refused(ref) if is_sure else link.Broken(ref))
+        elif came_to.status == 200:
+            self._take_answer(way, came_to.body, came_to.sent_s, came_to.received_s)
+        elif came_to.status in REFUSAL_STATUSES:
+            load = wire.decode_load(came_to.headers.get(wire.LOAD))
+            status = wire.decode_status(came_to.headers.get(wire.UPSTREAM_STATUS))
+            self._obey(link.Refused(ref, load, status))
         else:
-            _log.debug(Message("request lost", neighbor=self.cluster, reason=str(came_to)))
             self._obey(link.Broken(ref))
 
-    def _read(
-        self, way: ForwardWay, response: Response
-    ) -> link.Refused | link.Broken | ev.ForwardAnswered:
-        ref = way.command.ref
-        if response.status in REFUSAL_STATUSES:
-            load = wire.decode_load(response.headers.get(wire.LOAD))
-            status = wire.decode_status(response.headers.get(wire.UPSTREAM_STATUS))
-            return link.Refused(ref, load, status)
-        if response.status != 200:
-            return link.Broken(ref)
-        return self._read_answer(way, response.body, response.sent_s, response.received_s)
-
-    def _read_answer(
+    def _take_answer(
         self, way: ForwardWay, message: bytes, sent_s: float, received_s: float
-    ) -> link.Broken | ev.ForwardAnswered:
+    ) -> None:
+        """Tell the cluster the answer that a message has, if it is still waited for."""
         ref = way.command.ref
         try:
             answer, stay = wire.decode_answer(message)
         except wire.MalformedMessage as malformed:
             self._complain(ANSWER, malformed)
-            return link.Broken(ref)
+            self._obey(link.Broken(ref))
+            return
+        if self.PASSES and answer.outcome is DONE:  # that comes with a head and a body
+            self._obey(link.Broken(ref))
+            return
         if stay is wire.UNTIMED:
             self._complain(ANSWER, NO_TIMES)
         stay = wire.within_wait(answer, stay, received_s - sent_s)
         there_s, back_s = stay.legs(way.decided_s, sent_s, received_s)
-        return ev.ForwardAnswered(ref, answer, there_s, back_s, max(0.0, sent_s - way.left_s))
+        if self._machine.answered(ref):
+            del self._ways[ref]
+            self._on_forward(link.ANSWERED)
+            opening_s = max(0.0, sent_s - way.left_s)
+            self._feed(ev.ForwardAnswered(ref, answer, there_s, back_s, opening_s))
 
     # --- cancels ------------------------------------------------------------------------------
 
@@ -394,6 +384,7 @@ class PeerLink:
             is_there = self._is_distrusted = False
             self._last_line = b""
             self._complained.clear()
+            self._opens.clear()
             self._obey(link.StreamBegun())
             try:
                 await self._read_reports(self._machine.silence_s(self._emulated_link.delay_s))
@@ -422,11 +413,11 @@ class PeerLink:
             if self._machine.has_heard or reason != told:
                 told = reason
                 _log.info(Message("no reports", neighbor=self.cluster, reason=reason))
-            await asyncio.sleep(self._pause_s)
+            await self._opens.wait()
 
     def _know(self, url: str) -> None:
         caller = self._agreement.caller
-        client = self._clients.of_link(url, caller, self._away_max, reads_small=self.READS_SMALL)
+        client = self._clients.of_link(url, caller, self._away_max, reads_small=self.PASSES)
         complain = partial(self._complain, FRAME)
         self._clients_of[url] = client
         self._shared_of[url] = SharedCalls(client, self._clients.shared, complain)
@@ -491,9 +482,6 @@ class PeerLink:
                     raise
             else:
                 return
-
-    def _reconnect(self, command: link.Reconnect) -> None:
-        self._pause_s = command.pause_s
 
     def _hear(self, calls: Calls, line: bytes) -> None:
         if self._is_distrusted:

@@ -54,8 +54,8 @@ PASS = f"{PEER_PREFIX}v2/pass"
 
 SHARED = f"{PEER_PREFIX}v3/shared"
 """A connection on which this is asked for, with `Upgrade: UPGRADE`, is shared from then on."""
-UPGRADE = b"spillover/3.1"
-"""Which frames follow. Another name, spillover/3 too, is none: who has asked goes by POST."""
+UPGRADE = b"spillover/3.2"
+"""Which frames follow. Another name, as spillover/3.1, is none: who has asked goes by POST."""
 
 SIBLINGS = f"{PEER_PREFIX}v2/siblings"
 """The stream of what a node tells another node of its own cluster. Asked of no others."""

@@ -77,13 +77,6 @@ class SharedCall:
             line.write_soon()
             line.end_if_done()
 
-    def break_off(self, _: str) -> None:
-        """End it: no more of its answer is wanted, and what it has come to is not known."""
-        on_told = self.on_told
-        self.cancel()
-        if on_told is not None:
-            on_told(BROKEN, b"")
-
     def ask_cancel(self) -> bool:
         """Ask for it to be cancelled. Returns whether its answer will tell what came of that; else
         it surely has not run, and nothing more is told of it."""

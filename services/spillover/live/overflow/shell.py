@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -17,11 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from spillover.core.driver import Driver
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.confirming import ConfirmingMachine
 from spillover.core.overflow.idempotency import IdempotencyTable
-from spillover.core.overflow.machine import NodeMachine
-from spillover.core.overflow.pools import site_servers
-from spillover.core.overflow.settings import NodeSettings
+from spillover.core.overflow.pools import learned_servers, site_servers, sized_servers
 from spillover.live.engine.alarms import finest_alarm
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
@@ -33,10 +30,13 @@ from spillover.live.handlers.make import (
     make_workers,
     upstreams_of,
 )
+from spillover.live.handlers.work_features import WorkFeatures
 from spillover.live.overflow.condition_log import ConditionLog
 from spillover.live.overflow.ending import Leaving, serve_as_lame_duck, wait_for_the_end
+from spillover.live.overflow.engine_watch import EngineWatch
 from spillover.live.overflow.metrics import NodeMetrics
 from spillover.live.overflow.neighborhood import Neighborhood
+from spillover.live.overflow.node_machine import make_machine
 from spillover.live.overflow.node_requests import NodeRequests
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.pool_log import pool_log
@@ -46,9 +46,9 @@ from spillover.live.overflow.site import Site, SiteProcess
 from spillover.live.overflow.waiters import Waiters
 from spillover.live.overflow.wire import Caller
 from spillover.live.process.logs import Message, OncePerPeriod
-from spillover.live.process.memory_limit import default_held_limit_bytes
 from spillover.model.errors import InputError
-from spillover.model.topology import NODES_MAX, Neighbor, Topology
+from spillover.model.topology import Topology
+from spillover.model.upstream_urls import metrics_pages
 
 if TYPE_CHECKING:
     from spillover.live.handlers.http.upstream_calls import UpstreamWorkers
@@ -91,11 +91,16 @@ class NodeShell:
         self.cluster = topology.cluster(cluster_id).at(number)
         self._process = None if isinstance(node, int) else node
         self.started_s = time.monotonic()
-        neighbors = topology.neighbors(cluster_id, number)
-        random = _stream(
-            seed, f"node/{cluster_id}" if number == 1 else f"node/{cluster_id}/{number}"
+        name = f"node/{cluster_id}" if number == 1 else f"node/{cluster_id}/{number}"
+        self.machine = make_machine(
+            topology,
+            self.cluster.id,
+            number,
+            _stream(seed, name),
+            self.started_s,
+            processes=1 if self._process is None else len(self._process.urls),
+            confirms=confirm is not None,
         )
-        self.machine = self._make_machine(neighbors, random, confirms=confirm is not None)
         loop = asyncio.get_running_loop()
         self._failed: asyncio.Future[None] = loop.create_future()
         self.timers, self.writes = Timers(loop, finest_alarm), WriteBatch(loop)
@@ -127,7 +132,7 @@ class NodeShell:
             self.metrics,
             self.room,
             self.timers,
-            feed=self.feed,
+            feed=self._feed_arrivals(),
             waiters=waiters,
             relays=relays,
             neighborhood=self.neighborhood,
@@ -137,6 +142,7 @@ class NodeShell:
         if self.machine.sites is not None:
             workers = cast("UpstreamWorkers[Any]", self.requests.workers)  # of no others
             self.requests.home.seen = workers.seen
+        self.engines = self._make_engines()
         self.site = self._make_site()
         self._group: asyncio.TaskGroup | None = None
         self.leaving = Leaving(self.machine)
@@ -173,11 +179,15 @@ class NodeShell:
             self.neighborhood.start(group)
             if self.site is not None:
                 self.site.start(group)
+            if self.engines is not None:
+                self.engines.start(group)
             try:
                 await asyncio.shield(self._failed)
             finally:
                 self._group = None
                 self.neighborhood.stop()
+                if self.engines is not None:
+                    self.engines.stop()
 
     async def be_ready(self) -> None:
         """Return when its servers can run requests at once. Raises InputError if they cannot."""
@@ -204,6 +214,8 @@ class NodeShell:
         await self.neighborhood.close()
         if self.site is not None:
             await self.site.close()
+        if self.engines is not None:
+            await self.engines.close()
         await self.requests.workers.close()
         self.timers.close()
         self.requests.close()
@@ -311,24 +323,6 @@ class NodeShell:
     def _server_changed(self, server: int, is_up: bool) -> None:  # noqa: FBT001 - `OnServerHealth`
         self.feed(ev.ServersUp(server) if is_up else ev.ServersDown(server))
 
-    def _make_machine(
-        self, neighbors: Sequence[Neighbor], random: Random, *, confirms: bool
-    ) -> NodeMachine:
-        # Later lives have higher ones, and no two nodes of a cluster the same: so are stamps.
-        epoch = time.time_ns() // 1_000_000 // NODES_MAX * NODES_MAX + self.number - 1
-        settings = NodeSettings.of(self.topology, self.cluster.id, node=self.number, epoch=epoch)
-        processes = 1 if self._process is None else len(self._process.urls)
-        own_bytes = (self.cluster.held_part_bytes or 0) // processes
-        limit_bytes = own_bytes or default_held_limit_bytes(processes)
-        nodes = max(settings.nodes, processes)
-        affinity = settings.affinity and nodes == 1  # others send to the same services
-        settings = replace(settings, held_limit_bytes=limit_bytes, nodes=nodes, affinity=affinity)
-        ways = [(neighbor.id, neighbor.delay_ms / 1e3) for neighbor in neighbors]
-        make = ConfirmingMachine if confirms else NodeMachine
-        machine = make(settings, ways, random, self.started_s)
-        machine.spares_node = True
-        return machine
-
     def _make_site(self) -> Site | None:
         """Returns the other nodes of the cluster; None where there are none."""
         servers = site_servers(self.machine.servers)
@@ -349,11 +343,37 @@ class NodeShell:
             result_ttl_s=self.topology.result_ttl_s,
         )
 
+    def _make_engines(self) -> EngineWatch | None:
+        """Returns what hears engines say what they run; None where nobody listens."""
+        source = self.cluster.servers_from
+        if source is None or learned_servers(self.machine.servers) is None:
+            return None
+        watch = EngineWatch(metrics_pages(source.metrics), self.feed)
+        if source.orca:
+            workers = cast("UpstreamWorkers[Any]", self.requests.workers)  # of no others
+            workers.on_orca = watch.heard
+        self.metrics.engine_looks = watch.ends
+        return watch
+
     def _make_driver(
         self, journal: Callable[[ev.Event, float], None] | None
     ) -> Driver[ev.Event, ev.Command]:
         driven = (self.machine, self.timers, self.interpreters, self.fail)
         return Driver(*driven, journal=journal, on_late=ev.HeldUp)
+
+    def _feed_arrivals(self) -> Callable[[Any], None]:
+        """Returns what feeds events of requests: with what they say of their size, where that
+        counts."""
+        if sized_servers(self.machine.servers) is None:
+            return self.feed
+        features, feed = WorkFeatures(self.cluster), self.feed
+
+        def feed_sized(event: Any) -> None:
+            if isinstance(event, ev.Arrived):
+                event.request.features = features.of(event.request)
+            feed(event)
+
+        return feed_sized
 
     def _make_workers(self, relays: Relays) -> Workers:
         cluster, pool = self.cluster, self.cluster.pool

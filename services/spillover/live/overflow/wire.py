@@ -57,6 +57,10 @@ _NO_PAYLOAD = _PAYLOAD + b"null"
 PATH_MAX = 1000
 """Clusters that a request was at: far more than any may visit."""
 
+BROKEN_PROBLEM_MAX = 500
+"""The longest words for why an answer broke off. Why: a frame has a place for as many, each of them
+written as an escape."""
+
 DEADLINE_MS_MAX = 7 * 86_400_000.0
 """A week: a deadline beyond it is none."""
 
@@ -184,6 +188,13 @@ class RefusedBody(msgspec.Struct, omit_defaults=True):
     upstream_status: Annotated[int, msgspec.Meta(ge=200, le=999)] | None = None
 
 
+class BrokenBody(msgspec.Struct, omit_defaults=True):
+    """Why no more of an answer comes: the `cause`, and the `problem` in words."""
+
+    cause: str = ""
+    problem: Problem = ""
+
+
 class Forwarded(NamedTuple):
     """A forward as it is read: `caller` if the message says who that is, `remaining_s` of the
     deadline."""
@@ -234,6 +245,7 @@ _decode_answer = msgspec.json.Decoder(AnswerBody).decode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_load = msgspec.json.Decoder(LoadBody).decode
 _decode_refused = msgspec.json.Decoder(RefusedBody).decode
+_decode_broken = msgspec.json.Decoder(BrokenBody).decode
 _decode_cancel = msgspec.json.Decoder(CancelBody).decode
 _decode_cancel_answer = msgspec.json.Decoder(CancelAnswer).decode
 
@@ -354,6 +366,21 @@ def decode_refused(told: bytes) -> tuple[LoadNow | None, int | None]:
     except UNREADABLE:
         return None, None
     return None if body.load is None else load_of(body.load), body.upstream_status
+
+
+def encode_broken(cause: Cause, problem: str | None) -> bytes:
+    """Returns why no more of an answer comes."""
+    return _encode(BrokenBody(cause.value, (problem or "")[:BROKEN_PROBLEM_MAX]))
+
+
+def decode_broken(told: bytes) -> tuple[Cause | None, str | None]:
+    """Returns the cause, and the problem in words; None for what is not told, or not so that it is
+    understood."""
+    try:
+        body = _decode_broken(told)
+    except UNREADABLE:
+        return None, None
+    return _CAUSES.get(body.cause), body.problem or None
 
 
 def _id_of(name: str, tenant: str) -> RequestId:

@@ -28,10 +28,10 @@ SHARE_WELL = 0.2
 SHARE_WORSE = 0.6
 
 DEGRADED_AT = 3.8 * math.log(3.0)
-"""The sum from which on a cluster is degraded: four failures in a row, within seconds."""
+"""The sum at which a cluster is degraded: four failures in a row, within seconds."""
 
 UNPROVEN = 2.0 * math.log(3.0)
-"""The sum that a cluster starts with: one that has never worked is degraded after two."""
+"""The sum that a cluster starts with: one that has never worked is degraded after two failures."""
 
 FORGET_S = 30.0
 """The time in which the sum halves: failures that are minutes apart do not add up."""

@@ -63,5 +63,5 @@ def learned_way_s(mean_s: float, way_s: float) -> float:
 
 
 def is_news(told_s: float, mean_s: float) -> bool:
-    """Returns whether the mean is another than what is gone by."""
+    """Returns whether the mean is far enough from the way that decisions go by to replace it."""
     return abs(mean_s - told_s) > WAY_NEWS * told_s + 1e-4

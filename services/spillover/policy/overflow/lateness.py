@@ -38,8 +38,7 @@ def promise(service_s: float, residual: float, way_s: float) -> Promise:
 
 
 def chance(promised: Promise, took_s: float) -> float:
-    """Returns of how many answers, at most, it is to be expected that they take as long or
-    longer."""
+    """Returns the share of answers, at most, that are expected to take as long or longer."""
     beyond_s = took_s - promised.mean_s
     if beyond_s <= 0.0:
         return 1.0

@@ -9,5 +9,6 @@ beside the time in which failing work shows, and short beside the patience of an
 
 
 def ramp_limit(servers: int, age_s: float) -> int:
-    """Returns how many requests may be there from here, unanswered, at this age."""
+    """Returns how many unanswered requests a neighbor may have from here, so long after it has
+    joined."""
     return max(1, int(servers * max(0.0, age_s) / RAMP_S))

@@ -3,11 +3,12 @@ in `sessions`."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
+from spillover.core.driver import Driver
 from spillover.core.membership.client_session import ClientSession
 from spillover.core.membership.letting_in import LettingIn
 from spillover.core.membership.node_clients import NodeClients
@@ -78,9 +79,13 @@ class SimClient:
         self.streams: dict[int, SessionAttempt] = {}
         self.session: SessionAttempt | None = None
         """The session that it uses."""
-        self.woken_s = math.inf
-        """When it will be looked after next."""
+        self.driver: Driver[Event, Any]
+        """Set by `sessions`."""
         self.moves = 0
+
+    def use_newest(self) -> None:
+        """Have the newest session be the one that is used."""
+        self.session = self.streams[max(self.streams)]
 
     @property
     def known(self) -> set[str]:
@@ -92,7 +97,7 @@ class Looker:
     """Hears what happens; a checker is one."""
 
     def connecting(self, client: SimClient, now_s: float) -> None: ...
-    def after(self, client: SimClient, event: Event, now_s: float) -> None: ...
+    def heard(self, client: SimClient, event: Event, now_s: float) -> None: ...
     def let_in(self, node: SimNode, now_s: float) -> None: ...
     def sent(self, client: SimClient, node: SimNode, now_s: float) -> None: ...
     def ended(self, client: SimClient, node: SimNode, *, lost: bool) -> None: ...

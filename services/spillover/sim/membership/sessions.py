@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
 
+from spillover.core.driver import Driver
 from spillover.core.membership.choosing import STRATIFIED
 from spillover.core.membership.client_session import CHANGE_WAIT_S, ClientSession
 from spillover.core.membership.letting_in import LettingIn
@@ -28,6 +31,7 @@ from spillover.core.membership.session_events import (
     TimerFired,
     Use,
 )
+from spillover.sim.engine.timers import WorldTimers
 from spillover.sim.engine.world import World, stream
 from spillover.sim.membership.parties import Life, Looker, SessionAttempt, SimClient, SimNode
 
@@ -91,7 +95,8 @@ class Sessions:
             )  # fmt: skip
             client = SimClient(client_name(seed, number), machine, urls)
             self.clients.append(client)
-            world.at(self._random.random() * over_s, self.feed, client, Started())
+            self._drive(client)
+            world.at(self._random.random() * over_s, client.driver.feed, Started())
 
     def counts(self, names: Iterable[str] | None = None) -> dict[str, int]:
         """Returns how many clients the nodes have, by what the nodes know."""
@@ -195,29 +200,15 @@ class Sessions:
 
     # --- clients ------------------------------------------------------------------------------
 
-    def feed(self, client: SimClient, event: Event) -> None:
-        """One event, and what the machine makes of it."""
-        world = self.world
-        for command in client.machine.handle(event, world.now_s):
-            if isinstance(command, Connect):
-                self._connect(client, command)
-            elif isinstance(command, Use):
-                newest = max(client.streams)
-                client.session = client.streams[newest]
-            else:
-                self._leave(client, command)
-        if client.session is not None and client.session.attempt not in client.streams:
-            client.session = None
-        self._looker.after(client, event, world.now_s)
-        due_s = client.machine.next_deadline()
-        if due_s < client.woken_s:
-            client.woken_s = due_s
-            world.at(due_s, self._wake, client, due_s)
-
-    def _wake(self, client: SimClient, planned_s: float) -> None:
-        if planned_s == client.woken_s:
-            client.woken_s = math.inf
-            self.feed(client, TimerFired())
+    def _drive(self, client: SimClient) -> None:
+        interpreters: dict[type, Callable[[Any], None]] = {
+            Connect: partial(self._connect, client),
+            Use: lambda _: client.use_newest(),
+            Leave: partial(self._leave, client),
+        }
+        timers, heard = WorldTimers(self.world), partial(self._looker.heard, client)
+        client.driver = Driver(client.machine, timers, interpreters, journal=heard)
+        client.driver.start(TimerFired())
 
     def _connect(self, client: SimClient, command: Connect) -> None:
         self._looker.connecting(client, self.world.now_s)
@@ -264,11 +255,13 @@ class Sessions:
         elif one.node.state is Life.SILENT:
             return
         one.is_heard |= isinstance(event, Connected)
-        self.feed(one.client, event)
+        one.client.driver.feed(event)
 
     def _leave(self, client: SimClient, command: Leave) -> None:
         one = client.streams.pop(command.attempt)
         one.at_client = False
+        if client.session is one:
+            client.session = None
         client.moves += command.moved
         self._later(self._left, one, command.moved)
 

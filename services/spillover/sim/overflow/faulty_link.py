@@ -17,7 +17,7 @@ from spillover.core.overflow import link
 from spillover.core.overflow.link import LinkMachine
 from spillover.model.faults import GIVEN_UP_AFTER_S
 from spillover.model.request import DONE, Answer
-from spillover.sim.engine.timers import WorldTimers
+from spillover.sim.engine.timers import Ring, WorldTimers
 from spillover.sim.engine.world import World
 from spillover.sim.overflow.network import Channel, Message
 
@@ -61,6 +61,19 @@ class Leg:
         """Its sender does not wait for it any more."""
 
 
+class _LinkTimers(WorldTimers):
+    """The timers of the links of one cluster: what rings while it stands still waits until it goes
+    on."""
+
+    def __init__(self, world: World, own: FaultyCluster) -> None:
+        super().__init__(world)
+        self._own = own
+
+    def at(self, due_s: float, ring: Ring) -> WorldTimers:
+        self._world.at(due_s, self._own.deliver, ring, due_s)
+        return self
+
+
 class FaultyLink:
     """The link from `own` to a neighbor, of which it calls `there`, for one life of `own`, and as
     long as that is its neighbor."""
@@ -84,16 +97,16 @@ class FaultyLink:
             link.LetGo: lambda command: self._hang_up(self._legs[command.ref]),
             link.Ended: self._ended,
             link.SendCancel: self._send_cancel,
-            link.CancelLater: self._cancel_later,
             link.Tell: lambda command: self._own.feed(command.event),
             link.CallNext: lambda _: self._call_next(),
-            link.Reconnect: lambda command: self.reconnect(command.pause_s),
+            link.OpenStream: lambda _: self.open_stream(),
         }
-        self.feed: Callable[[Any], None]
-        self.feed = Driver[Any, Any](machine, WorldTimers(world), interpreters).feed
+        self._driver = Driver[Any, Any](machine, _LinkTimers(world, own), interpreters)
+        self._driver.start(ev.TimerFired())
+        self.feed = self._driver.feed
         """Hands an event to the machine, and does what it says."""
-        self.reconnect: Callable[[float], None]
-        """Opens the stream of reports anew after a pause. Set by who listens."""
+        self.open_stream: Callable[[], None]
+        """Asks for a stream of reports. Set by who listens."""
 
     def __len__(self) -> int:
         """Requests that are away."""
@@ -117,6 +130,7 @@ class FaultyLink:
         for leg in self._legs.values():
             self._hang_up(leg)
         self._legs.clear()
+        self._driver.close()
 
     def _call_next(self) -> None:
         nodes = self.there.faulty_nodes
@@ -155,11 +169,6 @@ class FaultyLink:
         leg = self._legs[command.ref]
         again = partial(self._heard_of, leg, link.CancelFailed(command.ref))
         self._out.send(partial(self._cancel_arrived, leg), again)
-
-    def _cancel_later(self, command: link.CancelLater) -> None:
-        at_s = self._world.now_s + command.pause_s
-        due = link.CancelDue(command.ref)
-        self._world.at(at_s, self._own.deliver, self._heard_of, self._legs[command.ref], due)
 
     # --- the neighbor -------------------------------------------------------------------------
 

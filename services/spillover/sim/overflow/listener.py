@@ -36,7 +36,7 @@ class Listener:
         self.own = own
         self._link = link
         self._out, self._back = channels
-        link.reconnect = self._reconnect
+        link.open_stream = self.connect
         self._stream = 0
         """Number of the stream that is open or being opened; what belongs to another is void."""
         self._last_s = 0.0
@@ -110,14 +110,6 @@ class Listener:
         self.own.hear(self._link.there.id, said)
         self.close()
         self._link.feed(StreamEnded(is_there))
-
-    def _reconnect(self, pause_s: float) -> None:
-        at_s = self._world.now_s + pause_s
-        self._world.at(at_s, self.own.deliver, self._again, self._stream)
-
-    def _again(self, stream: int) -> None:
-        if stream == self._stream:
-            self.connect()
 
     # --- the neighbor -------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from spillover.live.overflow.frames.frame import (
     DROP,
     END,
     FORWARD,
+    HELD,
     HOLD,
     LEAVING,
     LENGTH,
@@ -110,12 +111,12 @@ class Callee:
         if self._pop(number) is not None:
             self.out.frame(REFUSED, number, told)
 
-    def break_off(self, number: int) -> None:
-        """Say that no answer comes, or no more of it."""
+    def break_off(self, number: int, told: bytes = b"") -> None:
+        """Say that no answer comes, or no more of it, and perhaps why."""
         stream = self._pop(number)
         if stream is not None:
             self.out.forget(stream)
-            self.out.frame(BROKEN, number)
+            self.out.frame(BROKEN, number, told)
 
     def begin(self, number: int, told: bytes, on_flow: Callable[[bool], None]) -> None:
         """Begin an answer whose body comes in pieces. `on_flow` is told True when more than its
@@ -215,7 +216,7 @@ class Callee:
 
     def _widen(self, stream: RequestFrames, told: bytes, _: list[Frame]) -> None:
         (more_bytes,) = LENGTH.unpack(told)
-        asked_bytes = stream.window_bytes + stream.held_bytes + more_bytes
+        asked_bytes = stream.window_bytes + more_bytes
         if stream.on_flow is None or asked_bytes > WINDOW_MAX_BYTES:
             raise BadFrame(f"expected a window of {WINDOW_MAX_BYTES} bytes, got {more_bytes} more")
         self.out.widen(stream, more_bytes)
@@ -223,7 +224,7 @@ class Callee:
     def _hold(self, stream: RequestFrames, _: bytes, __: list[Frame]) -> None:
         if stream.on_flow is None:
             raise BadFrame(f"expected a body of {stream.number} to hold back, got none")
-        self.out.hold(stream)
+        self.out.frame(HELD, stream.number, LENGTH.pack(self.out.hold(stream)))
 
     _TAKES: ClassVar[dict[int, Callable[[Any, RequestFrames, bytes, list[Frame]], None]]] = {
         MORE: _more,

@@ -19,6 +19,7 @@ from spillover.live.overflow.frames.frame import (
     DROP,
     END,
     FORWARD,
+    HELD,
     HOLD,
     LEAVING,
     LENGTH,
@@ -47,7 +48,8 @@ and is closed once he does not, so that he has not much more than WINDOW_BYTES b
 WIDENED_MAX: Final = 8
 """So many bodies at a time have a window wider than WINDOW_BYTES. Why: all that was asked for may
 come, and wait here for readers who have stopped meanwhile. So a place is free again once no more
-than WINDOW_BYTES may come of its body, and its reader reads."""
+than WINDOW_BYTES may come of its body: the other end gives back what it was asked for beyond that
+(HOLD, HELD), whether the reader has stopped or others want the place."""
 
 ASKS_MISSED_MAX: Final = 128
 """A body that others want the place of keeps it until they have asked for more this often since it
@@ -127,25 +129,19 @@ class Caller:
         first, for nothing, so that its reader has no more than that before him."""
         stream = self._streams.get(number)
         if stream is not None and not stream.paused:
-            stream.paused, stream.wide_bytes = True, WINDOW_BYTES
-            if stream.allowed_bytes > WINDOW_BYTES:
-                stream.is_held = True
-                self.out.frame(HOLD, number)
-            else:
-                self._widened.pop(number, None)
+            stream.paused = True
+            self._narrow(stream)
 
     def resume(self, number: int) -> None:
         """Ask for more again."""
         stream = self._streams.get(number)
         if stream is not None and stream.paused:
             stream.paused = False
-            if stream.allowed_bytes <= WINDOW_BYTES:
-                self._widened.pop(number, None)
             self._ask(stream)
 
     def receive(self, data: bytes) -> list[Frame]:
         """Returns what has come, in order: for a request ANSWER or WHOLE with the whole message,
-        REFUSED with its reason, BROKEN, or BEGIN, MORE, END (or BROKEN) in this order."""
+        REFUSED or BROKEN with its reason, or BEGIN, MORE, END (or BROKEN) in this order."""
         events: list[Frame] = []
         reader = self.reader
         if reader.fault is not None:
@@ -196,6 +192,8 @@ class Caller:
             return  # nobody waits for it any more
         elif kind == MORE:
             self._more(stream, told, events)
+        elif kind == HELD:
+            self._held(stream, told)
         elif kind in (REFUSED, BROKEN):
             if kind == REFUSED and stream.kind:
                 raise BadFrame(f"expected the rest of answer {number}, got a refusal")
@@ -233,15 +231,14 @@ class Caller:
         if stream.allowed_bytes < 0:
             raise BadFrame(f"expected no more of {stream.number} than was asked for")
         events.append((MORE, stream.number, data))
-        if not stream.paused and 2 * stream.allowed_bytes <= stream.wide_bytes:
+        if not (stream.paused or stream.is_held) and 2 * stream.allowed_bytes <= stream.wide_bytes:
             self._widen(stream)
             self._ask(stream)
 
     def _widen(self, stream: RequestFrames) -> None:
         """Double the window of a body whose reader keeps up, if there is a place for it."""
         self._asks += 1
-        if self._widened.pop(stream.number, 0) and stream.wide_bytes == WINDOW_BYTES:
-            return  # it was narrowed, or has stopped meanwhile: its place is another's now
+        self._widened.pop(stream.number, 0)
         if len(self._widened) >= WIDENED_MAX:
             self._narrow_one()
         if len(self._widened) < WIDENED_MAX:
@@ -249,22 +246,37 @@ class Caller:
             stream.wide_bytes = min(2 * stream.wide_bytes, WINDOW_MAX_BYTES)
 
     def _narrow_one(self) -> None:
-        """Take its place from the body that asked longest ago: now, or once no more than the window
-        at first may come of it."""
+        """Take its place from the body that asked longest ago."""
         for number, asked in self._widened.items():
             stream = self._streams[number]
             if self._asks - asked < ASKS_MISSED_MAX:
                 return
-            if stream.wide_bytes > WINDOW_BYTES:
-                stream.wide_bytes = WINDOW_BYTES
-                if stream.allowed_bytes <= WINDOW_BYTES:
-                    del self._widened[number]
+            if not stream.is_held:
+                self._narrow(stream)
                 return
 
+    def _narrow(self, stream: RequestFrames) -> None:
+        """Have a body's window be as wide as at first: now, or once the other end has said how much
+        it gives back."""
+        stream.wide_bytes = WINDOW_BYTES
+        if stream.allowed_bytes <= WINDOW_BYTES:
+            self._widened.pop(stream.number, None)
+        elif not stream.is_held:
+            stream.is_held = True
+            self.out.frame(HOLD, stream.number)
+
+    def _held(self, stream: RequestFrames, told: bytes) -> None:
+        """All that was on its way has come, and nothing more comes that was asked for."""
+        if not stream.is_held or LENGTH.unpack(told)[0] != stream.allowed_bytes:
+            raise BadFrame(f"expected {stream.allowed_bytes} bytes held back of {stream.number}")
+        stream.is_held, stream.allowed_bytes = False, 0
+        self._widened.pop(stream.number, None)
+        if not stream.paused:
+            self._ask(stream)
+
     def _ask(self, stream: RequestFrames) -> None:
-        more_bytes = max(0, stream.wide_bytes - stream.allowed_bytes)
-        if more_bytes or stream.is_held:
-            stream.is_held = False
+        more_bytes = stream.wide_bytes - stream.allowed_bytes
+        if more_bytes > 0 and not stream.is_held:
             stream.allowed_bytes += more_bytes
             self.out.frame(WINDOW, stream.number, LENGTH.pack(more_bytes))
 

@@ -29,6 +29,7 @@ TOLD_LIMIT_BYTES: Final = 262_144
 largest frame."""
 
 REFUSED_LIMIT_BYTES: Final = 4096
+"""The most that the reason of a refusal, or of an answer that breaks off, may take."""
 
 NUMBER_MAX: Final = 2**31
 """The last number of a request on one connection; the next one gets another connection."""
@@ -37,8 +38,9 @@ NUMBER_MAX: Final = 2**31
 # cancelled; that nobody waits for it any more.
 FORWARD, PASS, CANCEL, DROP = 1, 2, 3, 4
 # From both: more of a message or a body. From the caller: how much more of a body may be sent; that
-# nothing of it is to be sent before the next such word.
-MORE, WINDOW, HOLD = 5, 6, 14
+# nothing of it is to be sent before the next such word. From the callee: how much it would have
+# been, which does not count any more.
+MORE, WINDOW, HOLD, HELD = 5, 6, 14, 15
 # From the callee: an answer; one that passes through and is there at once; that a request surely
 # has not run; that no answer will come, or no more of it.
 ANSWER, WHOLE, REFUSED, BROKEN = 7, 8, 9, 10
@@ -53,10 +55,11 @@ LENGTHS: Final = {
     MORE: (1, MORE_MAX_BYTES),
     WINDOW: (LENGTH.size, LENGTH.size),
     HOLD: (0, 0),
+    HELD: (LENGTH.size, LENGTH.size),
     ANSWER: (LENGTH.size, LENGTH.size + CHUNK_BYTES),
     WHOLE: (LENGTH.size, LENGTH.size + CHUNK_BYTES),
     REFUSED: (0, REFUSED_LIMIT_BYTES),
-    BROKEN: (0, 0),
+    BROKEN: (0, REFUSED_LIMIT_BYTES),
     BEGIN: (1, TOLD_LIMIT_BYTES),
     END: (1, TOLD_LIMIT_BYTES),
     LEAVING: (0, 0),

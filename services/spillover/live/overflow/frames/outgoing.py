@@ -41,8 +41,6 @@ class RequestFrames:
     waiting_bytes: int = 0
     window_bytes: int = 0
     """How much of a body may leave. Messages need none: they are as long as was told."""
-    held_bytes: int = 0
-    """How much of it might, but for its reader, who has it held back."""
     last: bytes | None = None
     """A frame that leaves behind all that waits."""
     on_flow: Callable[[bool], None] | None = None
@@ -65,7 +63,7 @@ class RequestFrames:
     """How much is to be allowed at most."""
     paused: bool = False
     is_held: bool = False
-    """Whether the other end was told to send nothing of it."""
+    """Whether the other end was told to send nothing of it, and has not said how much that was."""
 
     def begin(self, kind: int, told: bytes, now_s: float) -> bytes | None:
         """Begin to receive a message, with what the frame tells that it begins with. Returns all of
@@ -177,17 +175,17 @@ class Outgoing:
     def widen(self, stream: RequestFrames, more_bytes: int) -> None:
         """Let so much more of a body leave: its reader has asked for it."""
         had_none = stream.window_bytes <= 0
-        stream.window_bytes += more_bytes + stream.held_bytes
-        stream.held_bytes = 0
+        stream.window_bytes += more_bytes
         if had_none and stream.waiting_bytes and stream.window_bytes > 0:
             self._ready.append(stream)
 
-    def hold(self, stream: RequestFrames) -> None:
-        """Let nothing more of a body leave until its reader asks for more again."""
+    def hold(self, stream: RequestFrames) -> int:
+        """Let nothing more of a body leave until its reader asks for more again. Returns how much
+        it had asked for."""
         if stream.waiting_bytes and stream.window_bytes > 0:
             self._ready.remove(stream)
-        stream.held_bytes += stream.window_bytes
-        stream.window_bytes = 0
+        held_bytes, stream.window_bytes = stream.window_bytes, 0
+        return held_bytes
 
     def forget(self, stream: RequestFrames) -> None:
         """Send nothing more of a request; what has begun to leave is not taken back."""
