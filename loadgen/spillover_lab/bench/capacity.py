@@ -41,10 +41,11 @@ SETTLED = 0.65
 ANSWER_WITHIN_S = 60.0
 QUEUE = 100_000
 
+DONE, P99 = "done", "p99 of those done"
 CASES = {
     (number, figure): f"a service that bears {number}: {figure}"
     for number in BEARS
-    for figure in ("done", "p99")
+    for figure in (DONE, P99)
 }
 
 
@@ -143,7 +144,7 @@ async def measure(session: Session) -> None:
         for side in sides[:: -1 if run % 2 else 1]:
             times: list[list[float | None]] = []
             for phase, number in enumerate(BEARS):
-                if not session.wants(CASES[number, "done"], CASES[number, "p99"]):
+                if not session.wants(CASES[number, DONE], CASES[number, P99]):
                     continue
                 if side == "told":
                     only = [one for one in wanted if one.phase == phase]
@@ -152,12 +153,13 @@ async def measure(session: Session) -> None:
                     learned = partial(_node, ServerBounds(), seed=seed)
                     times = await _play(wanted, phase_s, _envoy if side else learned)
                 done = sorted(one for one in times[phase] if one is not None)
-                taken[CASES[number, "done"]][side].append(len(done) / len(times[phase]))
-                taken[CASES[number, "p99"]][side].append(
+                taken[CASES[number, DONE]][side].append(len(done) / len(times[phase]))
+                taken[CASES[number, P99]][side].append(
                     percentile(done or [ANSWER_WITHIN_S], 0.99) * 1e3
                 )
-    for case, values in taken.items():
-        session.add_beside(case, "share" if case.endswith("done") else "ms", values, paired=True)
+    for (_, figure), case in CASES.items():
+        unit = "share" if figure == DONE else "ms"
+        session.add_beside(case, unit, taken[case], paired=True)
     session.note("What is done is measured by those who ask: who is refused does not ask again.")
 
 
