@@ -47,7 +47,7 @@ BENCHES = {
     "peers": Bench("peers", ("httptools", "uvloop")),
     "proxy": Bench("proxy", ("httptools", "msgspec", "uvloop")),
     "queue": Bench("queue", ("httptools", "redis", "uvloop"), LEASES),
-    "sim": Bench("sim", ("numba", "numpy", "simpy"), SIM),
+    "sim": Bench("sim", ("numba", "numpy"), SIM),
     "tokens": Bench("tokens", ("httptools", "numpy", "uvloop"), SIM),
 }
 

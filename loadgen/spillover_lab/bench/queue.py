@@ -1,45 +1,34 @@
-"""`spillover bench queue`: the distributed queue beside one central Redis and a RabbitMQ (here),
-beside itself in virtual time (`queue_waits`), and with one of twenty producers killed
-(`queue_killed`). The figures: decision 0039.
+"""`spillover bench queue`: the distributed queue beside one central Redis (here), beside itself in
+virtual time (`queue_waits`), and with one of twenty producers killed (`queue_killed`). The figures:
+decision 0039.
 
 Here is what an object costs at three sizes, and the memory taken while nobody consumes. A producer
-of ours stands beside a Redis, used as a list or as a stream, and a RabbitMQ, each a process that is
-measured from outside. Who produces and who consumes is a process each: so many objects, so many at
-a time, as fast as it goes. Each answer is looked at: what is lost or wrong ends the benchmark.
+of ours stands beside a Redis, used as a list or as a stream, each a process that is measured from
+outside. Who produces and who consumes is a process each: so many objects, so many at a time, as
+fast as it goes. Each answer is looked at: what is lost or wrong ends the benchmark.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import itertools
 import json
-import os
 import re
-import shutil
-import socket
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, TypeAlias
 
-import psutil
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from spillover.live.http1.client import HttpClient
 from spillover.live.redis.connection import open_client
 from spillover.model.errors import RunError, SpilloverError
-from spillover.testbed.last_words import last_words
 from spillover.testbed.producers import ProducerBed
-from spillover.testbed.watchdog import Watchdog, end_group
 from spillover_lab.bench import queue_killed, queue_waits
 from spillover_lab.bench.servers import own_redis
 from spillover_lab.bench.session import Figure, Session, Side, Stage, Value, together
@@ -53,7 +42,6 @@ LIST, TAKEN = "bench-queue", "bench-queue-taken"
 STREAM, GROUP, FIELD = "bench-stream", "bench-group", b"object"
 
 PRODUCER, REDIS_LIST, REDIS_STREAM = "producer", "Redis list", "Redis stream"
-RABBITMQ = "RabbitMQ"
 
 SIZES = {"1 KiB": 1 << 10, "64 KiB": 1 << 16, "4 MiB": 1 << 22}
 COUNTS = {"1 KiB": (30_000, 3_000), "64 KiB": (10_000, 1_000), "4 MiB": (400, 40)}
@@ -133,27 +121,15 @@ async def _central_redis(name: str, session: Session) -> AsyncIterator[Store]:
 
 
 async def _measure_size(size: str, session: Session) -> None:
-    missing = why_not()
     async with AsyncExitStack() as stack:
         stores = [
             await stack.enter_async_context(_our_producer()),
             *[await stack.enter_async_context(_central_redis(name, session)) for name in REDIS],
         ]
-        if missing is None:
-            try:
-                url, pid = stack.enter_context(own_rabbitmq())
-                stores.append(Store(RABBITMQ, url, pid, bytes_on_loopback))
-            except RunError as error:  # what the others show is not lost with it
-                missing = str(error)
         count = int(session.plan.of(*COUNTS[size]))
         sides = [Side(one.name, partial(_turn, one, size, count)) for one in stores]
         await session.compare(_figures(size), *sides)
     session.note("whoever produces is on its producer's machine, the others on one of their own")
-    session.note(
-        "RabbitMQ: transient objects, confirmed; its bytes are all that went over loopback"
-        if missing is None
-        else f"RabbitMQ is not compared: {missing}"
-    )
 
 
 async def _turn(store: Store, size: str, count: int) -> Sequence[Value]:
@@ -230,8 +206,7 @@ Opened: TypeAlias = tuple[Once, Callable[[], Awaitable[None]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
-    """What one process does, `by` PRODUCER, REDIS_LIST, REDIS_STREAM or RABBITMQ, at this
-    `url`."""
+    """What one process does, `by` PRODUCER, REDIS_LIST or REDIS_STREAM, at this `url`."""
 
     by: str
     url: str
@@ -329,10 +304,6 @@ async def _on_stream(plan: LoadPlan) -> Opened:
     return (take if plan.consumes else put), close
 
 
-async def _on_rabbitmq(plan: LoadPlan) -> Opened:
-    return await open_rabbitmq(plan.url, plan.size_bytes, plan.at_once, consumes=plan.consumes)
-
-
 def _redis(plan: LoadPlan) -> tuple[Any, Callable[[], Awaitable[None]]]:
     # Not `live.redis`, which reads text: what is never read as text need not be made text.
     client = Redis.from_url(plan.url, max_connections=plan.at_once, socket_timeout=TAKE_S + SPARE_S)
@@ -343,150 +314,7 @@ _MAKERS: Mapping[str, Callable[[LoadPlan], Awaitable[Opened]]] = {
     PRODUCER: _on_producer,
     REDIS_LIST: _on_list,
     REDIS_STREAM: _on_stream,
-    RABBITMQ: _on_rabbitmq,
 }
-
-
-# --- a RabbitMQ of our own: on loopback, in a directory that goes with it -------------------------
-
-# Nothing else on the machine is touched. An object is confirmed to its producer and acknowledged by
-# its consumer, as with the others; it is transient, as theirs are.
-
-
-QUEUE = "bench-queue"
-SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-"""What Debian's `rabbitmq-server` runs as a user of its own; that one knows one place only."""
-
-RABBITMQ_READY_WITHIN_S = 120.0
-"""Alone it takes 5 s; beside other work that keeps all cores busy, a minute and more."""
-POLL_S = 0.1
-LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
-
-
-def why_not() -> str | None:
-    """Returns why RabbitMQ cannot be among those that are compared; None if it can."""
-    if _script() is None or shutil.which("epmd") is None:
-        return "no rabbitmq-server is installed"
-    if importlib.util.find_spec("aiormq") is None:
-        return "aiormq is not installed (pip install spillover[bench])"
-    return None
-
-
-@contextmanager
-def own_rabbitmq() -> Iterator[tuple[str, int]]:
-    """Gives the URL and the process id of a RabbitMQ that ends with the block. Raises RunError if
-    it does not start."""
-    directory = Path(tempfile.mkdtemp(prefix="spillover-rabbitmq-"))
-    with ExitStack() as stack:
-        watchdog = stack.enter_context(Watchdog())
-        watchdog.watch_directory(directory)
-        stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        amqp, names, nodes = _free_ports(3)
-
-        def run(command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-            with (directory / "log").open("ab") as log:
-                process = subprocess.Popen(  # noqa: S603 - what the user has installed
-                    command,
-                    env={**os.environ, **environment},
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
-            watchdog.watch(process.pid)
-            stack.callback(process.wait)
-            stack.callback(end_group, process.pid)
-            return process
-
-        # Erlang would leave behind one that it has started itself.
-        run(["epmd", "-port", str(names), "-address", "127.0.0.1"], {})
-        (directory / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{amqp}\n")
-        process = run([str(_script())], _environment(directory, names, nodes))
-        _wait_until_up(process, amqp, directory / "log")
-        (broker,) = [
-            child
-            for child in psutil.Process(process.pid).children(recursive=True)
-            if child.name().startswith("beam")
-        ]
-        yield f"amqp://guest:guest@127.0.0.1:{amqp}/", broker.pid
-
-
-async def bytes_on_loopback() -> float:
-    """Returns what has gone over loopback: all that is sent to the broker and by it, the headers of
-    its packets too. Other things that talk there count as well, so let it be quiet."""
-    return float(psutil.net_io_counters(pernic=True)[LOOPBACK].bytes_sent)
-
-
-async def open_rabbitmq(
-    url: str, size_bytes: int, at_once: int, *, consumes: bool
-) -> tuple[Callable[[int], Awaitable[None]], Callable[[], Awaitable[None]]]:
-    """Returns what brings one object, or takes and acknowledges one, and what closes the
-    connection."""
-    import aiormq  # noqa: PLC0415 - of the extra
-    from aiormq.abc import DeliveredMessage  # noqa: PLC0415
-
-    connection = await aiormq.connect(url)
-    channel = await connection.channel(publisher_confirms=True)
-    await channel.queue_declare(QUEUE)
-    body = bytes(size_bytes)
-    arrived: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
-
-    async def put(_: int) -> None:
-        await channel.basic_publish(body, routing_key=QUEUE)
-
-    async def take(_: int) -> None:
-        message = await arrived.get()
-        if len(message.body) != size_bytes or message.delivery_tag is None:
-            raise RunError("expected an object of RabbitMQ, got none")
-        await channel.basic_ack(message.delivery_tag)
-
-    if consumes:
-        await channel.basic_qos(prefetch_count=at_once)
-        await channel.basic_consume(QUEUE, arrived.put)
-    return (take if consumes else put), connection.close
-
-
-def _script() -> Path | None:
-    if SCRIPT.exists():
-        return SCRIPT
-    found = shutil.which("rabbitmq-server")
-    return None if found is None else Path(found)
-
-
-def _environment(directory: Path, names: int, nodes: int) -> dict[str, str]:
-    return {
-        "HOME": str(directory),
-        "RABBITMQ_NODENAME": f"bench{names}@localhost",
-        "RABBITMQ_MNESIA_BASE": str(directory / "data"),
-        "RABBITMQ_LOG_BASE": str(directory / "logs"),
-        "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq"),
-        "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
-        "RABBITMQ_PID_FILE": str(directory / "pid"),
-        "RABBITMQ_DIST_PORT": str(nodes),
-        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
-        "ERL_EPMD_PORT": str(names),
-        "ERL_EPMD_ADDRESS": "127.0.0.1",
-    }
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
-
-
-def _wait_until_up(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    limit_s = time.monotonic() + RABBITMQ_READY_WITHIN_S
-    while process.poll() is None and time.monotonic() < limit_s:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1.0):
-            return
-        time.sleep(POLL_S)
-    raise RunError(f"rabbitmq-server does not start: {last_words(log)}")
 
 
 STAGES = (

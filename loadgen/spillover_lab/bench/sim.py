@@ -1,8 +1,7 @@
-"""`spillover bench sim`: how fast the engines of the simulator are, beside a model of the same
-federation that is written with SimPy (`simpy_model`).
+"""`spillover bench sim`: how fast the engines of the simulator are.
 
 A run is timed from the topology and the schedule to the result; what is compiled is compiled
-before. All sides get the same schedule, ours as arrays where it takes them. What is large runs in a
+before. Both engines get the same schedule, the compiled one as arrays. What is large runs in a
 process of its own, whose memory is then that of the run.
 """
 
@@ -14,7 +13,6 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from typing import TypeAlias
 
@@ -55,20 +53,12 @@ async def _measure_chord20(session: Session) -> None:
 
 
 async def _measure_ring5(session: Session) -> None:
-    """Measures both engines beside the model of a library."""
+    """Measures each engine."""
     topology, schedule = _paper(session, "ring5")
-    seed, peers = session.plan.seed, []
-    if find_spec("simpy"):
-        from spillover_lab.bench.simpy_model import run_simpy  # noqa: PLC0415 - may be missing
-
-        run = lambda: run_simpy(topology, schedule, seed)  # noqa: E731
-        peers.append(_timed("SimPy", len(schedule), run))
-    else:
-        session.note("SimPy is not installed: no row beside it")
     for case, engine in ((FAST_RING5, _fast), (FULL_RING5, _full)):
         if session.wants(case):
-            ours = engine(topology, schedule, seed)
-            await session.compare([Figure(case, UNIT)], ours, *peers)
+            ours = engine(topology, schedule, session.plan.seed)
+            await session.compare([Figure(case, UNIT)], ours)
 
 
 def _paper(session: Session, name: str) -> tuple[Topology, Schedule]:
@@ -99,17 +89,13 @@ def _fast(topology: Topology, schedule: Schedule, seed: int) -> Side:
 
 
 def _full(topology: Topology, schedule: Schedule, seed: int) -> Side:
-    return _timed("full engine", len(schedule), lambda: run_overflow(topology, schedule, seed))
-
-
-def _timed(name: str, requests: int, run: Callable[[], object]) -> Side:
     async def measure() -> Sequence[float]:
         gc.collect()
         started_s = time.perf_counter()
-        run()
-        return (requests / (time.perf_counter() - started_s),)
+        run_overflow(topology, schedule, seed)
+        return (len(schedule) / (time.perf_counter() - started_s),)
 
-    return Side(name, measure)
+    return Side("full engine", measure)
 
 
 async def _measure_large(session: Session) -> None:

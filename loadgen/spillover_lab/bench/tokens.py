@@ -10,23 +10,17 @@ tables of decision 0038 have all rules live, on servers that share.
 from __future__ import annotations
 
 import asyncio
-import gc
-import math
 import os
 import random
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from statistics import fmean
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from spillover.core.overflow.servers import FifoServers
-from spillover.core.tokens.servers import TokenServers
 from spillover.inputs.builtin_pools import BUILTIN_POOLS
 from spillover.model.errors import InputError, RunError
 from spillover.model.ids import ClusterId
@@ -36,10 +30,8 @@ from spillover.model.request import Outcome as Ended
 from spillover.model.schedule import Schedule
 from spillover.model.statistics import percentile
 from spillover.model.token_orders import LEAST_LOADED, LONGEST_AVAILABLE
-from spillover.model.token_orders import ORDERS as POOL_ORDERS
 from spillover.model.topology import Cluster
-from spillover.model.type_groups import TypeGroups
-from spillover.model.unlike_servers import REFUSE, JobType, Server, ServerClass, UnlikeServers
+from spillover.model.unlike_servers import REFUSE, JobType, Server, ServerClass
 from spillover.sim.overflow.outcome import REFUSED
 from spillover.sim.overflow.run import run_overflow
 from spillover.sim.theory.tokens.exact import TokenFigures, exact_tokens
@@ -51,12 +43,9 @@ from spillover_lab.bench.load_process import Effort, LoadProcess, Replayed, shar
 from spillover_lab.bench.servers import HOST, READY_WITHIN_S
 from spillover_lab.bench.session import (
     BenchPlan,
-    Figure,
     Row,
     Session,
-    Side,
     Stage,
-    Value,
     together,
 )
 from spillover_lab.bench.token_processes import RULES, STATIC, Dispatching, Served
@@ -80,8 +69,6 @@ this benchmark tells it on a slow day (AMD EPYC; 4.5 ms on a good one). Too litt
 are late."""
 CPU_SHARE = 0.7
 """The share of all cores that may be used: with more, all would be late."""
-DISPATCHES_OF = {order: f"dispatch, {order}" for order in POOL_ORDERS}
-"""Cases without jobs that take time (`dispatch`), by the pool's order."""
 REPLICAS_MAX = 32
 REPLICAS_QUICK = 2
 QUICK_S = 3.0
@@ -518,114 +505,4 @@ def _note_effort(session: Session, name: str, played: Sequence[Played]) -> None:
     )
 
 
-# --- what one dispatch costs, without a network and without work ----------------------------------
-
-# A pool of 100 unlike servers and 20 types, asked for a token as the machine asks it. A plain
-# cluster's servers stand beside it: no classes, no types.
-
-
-POOL_SERVERS, POOL_TYPES, TOKENS_EACH = 100, 20, 2
-JOINED = 25
-"""Classes, each of one server, that each type may join."""
-JOBS_HELD = 120
-"""The number of 200 tokens that are held while all that counts is timed."""
-DISPATCHES, DISPATCHES_QUICK = 50_000, 5_000
-
-
-class _Group(NamedTuple):
-    """Visits count as started long ago: the plain cluster's pool asks for that."""
-
-    started_s: float = -math.inf
-
-
-_LONG_AGO = _Group()
-
-
-@dataclass(slots=True)
-class _Request:
-    type: str
-    path: tuple[ClusterId, ...] = ()
-    hops: int = 0
-
-
-@dataclass(slots=True)
-class _Visit:
-    ref: int
-    request: _Request
-    is_home: bool = True
-    place: Any = None
-    refused_on: tuple[int, ...] = ()
-    group: _Group = _LONG_AGO
-
-
-def pool_of(seed: int, order: str) -> UnlikeServers:
-    """Returns the pool: rates from 1 to 4, and types that join classes drawn by the seed."""
-    rng = random.Random(f"{seed}/dispatch")
-    ids = [f"s{number}" for number in range(POOL_SERVERS)]
-    return UnlikeServers.of(
-        tuple(Server(id=each, rate=1.0 + number % 4) for number, each in enumerate(ids)),
-        tuple(ServerClass(id=each, servers=(each,), tokens=TOKENS_EACH) for each in ids),
-        tuple(
-            JobType(id=f"t{number}", classes=tuple(rng.sample(ids, JOINED)))
-            for number in range(POOL_TYPES)
-        ),
-        order=order,
-    )
-
-
-async def measure_dispatch(session: Session) -> None:
-    """Measures each order."""
-    plan = session.plan
-    count = int(plan.of(DISPATCHES, DISPATCHES_QUICK))
-    for order, case in DISPATCHES_OF.items():
-        if not session.wants(case):
-            continue
-
-        pool, cluster = pool_of(plan.seed, order), ClusterId("a")
-        groups = TypeGroups.of({cluster: pool})
-        sides = [
-            _dispatch_side(f"{POOL_SERVERS} servers, {POOL_TYPES} types", count,
-                  partial(TokenServers, pool, groups, cluster, 1.0, 0.0, 0.0)),
-            _dispatch_side("plain cluster", count, partial(FifoServers, JOBS_HELD + 1, 1.0, 0.0)),
-        ]  # fmt: skip
-        await session.compare((Figure(case, "us"),), *sides)
-
-
-def _dispatch_side(name: str, count: int, make_servers: Callable[[], Any]) -> Side:
-    async def measure_dispatch() -> list[Value]:
-        return [_dispatch_us(make_servers(), count)]
-
-    return Side(name, measure_dispatch)
-
-
-def _dispatch_us(servers: Any, count: int) -> float:
-    """Returns what one takes: whether there is a server for it, what the policy would be told, and
-    its start. Others end meanwhile, which is not timed."""
-    rng = random.Random(0)
-    held: list[int] = []
-    taken_ns = 0
-    gc.disable()
-    try:
-        for ref in range(count + JOBS_HELD):
-            visit = _Visit(ref, _Request(f"t{rng.randrange(POOL_TYPES)}"))
-            now_s = servers.now_s = ref * 1e-3
-            began_ns = time.perf_counter_ns()
-            if servers.may_start(visit):
-                servers.own_load(visit, True, 0.0, now_s, ())  # noqa: FBT003 - as machines do
-                servers.occupy(visit)
-                held.append(ref)
-            if ref >= JOBS_HELD:
-                taken_ns += time.perf_counter_ns() - began_ns
-            if len(held) > JOBS_HELD:
-                ended = held.pop(rng.randrange(len(held)))
-                servers.vacate(ended)
-                servers.served(ended, 1.0)
-    finally:
-        gc.enable()
-    return taken_ns / count / 1e3
-
-
-STAGES = (
-    Stage(tuple(DISPATCHES_OF.values()), measure_dispatch),
-    *(Stage((workload.name,), partial(measure, workload)) for workload in WORKLOADS),
-)
+STAGES = (*(Stage((workload.name,), partial(measure, workload)) for workload in WORKLOADS),)

@@ -98,12 +98,3 @@ def test_sides_run_in_turn_and_medians_stand_beside_each_other():
     assert asked == ["ours", "peer", "peer", "ours", "ours", "peer"]
     (row,) = session.rows
     assert (row.value, row.peer, row.peer_value, row.ratio) == (3.0, "peer", 4.0, 0.75)
-
-
-def test_a_dispatch_is_measured_in_both_orders_beside_a_plain_cluster():
-    """No process is needed: pools are asked as the machine asks them."""
-    pytest.importorskip("numpy")
-    session = Session(BenchPlan(runs=1, quick=True, case="dispatch"), say=lambda _: None)
-    asyncio.run(session.run(catalog.stages_of("tokens")))
-    assert [row.peer for row in session.rows] == ["plain cluster"] * 2
-    assert all(row.value > 0 for row in session.rows)

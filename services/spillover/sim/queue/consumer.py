@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from random import Random
 from typing import Any
 
 from spillover.core.driver import Driver
@@ -46,8 +45,7 @@ class SentCall:
 
 class SimConsumer(Process):
     """One consumer. `work()` gives how long the handler takes for an object, and whether it does
-    well. `begun(take)`, `came(take, probes)` and `done()` look on, and `watch` after each event.
-    `random` draws for the machine; None: a stream of its own in each life."""
+    well. `begun(take)`, `came(take, probes)` and `done()` look on, and `watch` after each event."""
 
     def __init__(
         self,
@@ -59,7 +57,6 @@ class SimConsumer(Process):
         *,
         work: Callable[[], tuple[float, bool]],
         watch: Callable[[SimConsumer], None] | None = None,
-        random: Random | None = None,
     ) -> None:
         super().__init__(settings.name, wires.world, clock)
         self.settings = settings
@@ -73,7 +70,6 @@ class SimConsumer(Process):
         self._seed = seed
         self._work = work
         self._watch = watch
-        self._draws = random
         self._random = stream(seed, f"wire/{self.name}")
         self._calls: dict[SentCall, None] = {}
         self._probes: dict[str, int] = {}
@@ -95,7 +91,7 @@ class SimConsumer(Process):
 
     def boot(self) -> None:
         super().boot()
-        random = self._draws or stream(self._seed, f"{self.name}/{self.life}")
+        random = stream(self._seed, f"{self.name}/{self.life}")
         self.machine = ConsumerMachine(self.settings, random)
         machine: Machine[cn.Event, cn.Command] = self.machine
         if (watch := self._watch) is not None:

@@ -3,8 +3,7 @@ Johnson's document, with nothing that goes wrong. What is measured is as in `com
 
 A producing client asks for a place before it makes an object, as the document's producer does.
 Messages that the document does not have (an offer to the producer that holds the call, the address
-of an object, its fetching) take no time unless `legs` say so. Where instants are given and not
-drawn, that is `replay`.
+of an object, its fetching) take no time unless `legs` say so.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from random import Random
 
 from spillover.core.queue import events as ev
 from spillover.core.queue.consumer import ConsumerSettings
@@ -113,22 +110,18 @@ class ProbingQueue:
         )
         consumer = SimConsumer(
             *(settings, self.producers, self._wires, self._clock, seed),
-            work=partial(self._work, number),
-            random=self.draws_of(number),
+            work=self._work,
         )
         consumer.begun, consumer.came, consumer.done = self._take_begun, self._came, self._done
         return consumer
 
     def start(self) -> None:
-        self.start_producers()
-        for consumer in self.consumers:
-            consumer.boot()
-
-    def start_producers(self) -> None:
         for producer in self.producers.values():
             producer.boot()
-        for number, producer in enumerate(self.producers.values()):
-            self._offer(number, producer)
+        for producer in self.producers.values():
+            self._offer(producer)
+        for consumer in self.consumers:
+            consumer.boot()
 
     def until(self, objects: int) -> None:
         """Let time go by until so many have come."""
@@ -141,39 +134,28 @@ class ProbingQueue:
         mean_s = self._legs.get(kind, 0.0)
         return self._random.expovariate(1.0) * mean_s if mean_s else 0.0
 
-    def makes_s(self, producer: int, /) -> float:
-        """Returns how long that producer takes for the object that it begins now."""
-        return self._random.expovariate(self._rates[f"p{producer}"])
-
-    def uses_s(self, _consumer: int, /) -> float:
-        """Returns how long that consumer takes for the object that has come to it."""
-        return self._random.expovariate(self._system.consumption_rate)
-
-    def draws_of(self, _consumer: int, /) -> Random | None:
-        """Returns what draws for the machine of that consumer, if it is not to draw by itself."""
-        return None
-
-    def _work(self, consumer: int) -> tuple[float, bool]:
+    def _work(self) -> tuple[float, bool]:
         self._pass()
         self.counts.consuming += 1
-        return self.uses_s(consumer), True
+        return self._random.expovariate(self._system.consumption_rate), True
 
     # --- making objects -----------------------------------------------------------------------
 
-    def _offer(self, number: int, producer: SimProducer) -> None:
+    def _offer(self, producer: SimProducer) -> None:
         def admitted(command: ev.Command | None) -> None:
             assert isinstance(command, ev.Admit)  # noqa: S101 - nothing is refused here
             self._pass()
-            self.counts.rate += self._rates[producer.name]
-            made_s = self.world.now_s + self.makes_s(number)
-            self.world.at(made_s, self._made, number, producer, command.ref)
+            rate = self._rates[producer.name]
+            self.counts.rate += rate
+            made_s = self.world.now_s + self._random.expovariate(rate)
+            self.world.at(made_s, self._made, producer, command.ref)
 
         producer.ask(lambda ref: ev.Offered(ref, math.inf), admitted)
 
-    def _made(self, number: int, producer: SimProducer, ref: int) -> None:
+    def _made(self, producer: SimProducer, ref: int) -> None:
         self._pass()
         self.counts.rate -= self._rates[producer.name]
-        producer.read(ref, lambda _: self._offer(number, producer))
+        producer.read(ref, lambda _: self._offer(producer))
 
     # --- measuring ----------------------------------------------------------------------------
 
@@ -191,12 +173,7 @@ class ProbingQueue:
         counts = self.counts
         counts.objects += 1
         counts.hops += probes
-        wait_s = self.world.now_s - self._begun.pop(take)
-        counts.waits += wait_s
-        self.came(wait_s, probes)
-
-    def came(self, wait_s: float, probes: int) -> None:
-        """An object has reached a consumer; nobody else looks on here."""
+        counts.waits += self.world.now_s - self._begun.pop(take)
 
     def _done(self) -> None:
         self._pass()
