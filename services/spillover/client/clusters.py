@@ -59,9 +59,7 @@ class ClusterLearner:
         now_s = time.monotonic()
         unknown = self._nodes.to_be_asked_whose(now_s)
         self._asked_s = {url: self._asked_s[url] for url in unknown if url in self._asked_s}
-        return [
-            url for url in unknown if now_s >= self._asked_s.get(url, -math.inf) + ASK_AGAIN_S
-        ]
+        return [url for url in unknown if now_s >= self._asked_s.get(url, -math.inf) + ASK_AGAIN_S]
 
     async def _ask(self, url: str) -> None:
         self._asked_s[url] = time.monotonic()
