@@ -206,6 +206,11 @@ class Siblings:
         return self.view == self._promised != NO_VIEW
 
     @property
+    def leaves(self) -> bool:
+        """Returns whether this node drains."""
+        return self._demand.leaves
+
+    @property
     def up(self) -> frozenset[int]:
         """Returns the nodes that hear this one and are heard, with itself."""
         number = self.number
