@@ -5,7 +5,7 @@ from __future__ import annotations
 from dashboards.board import Board, Row
 from dashboards.panels import ALARM, WARNING, Query, bars, graph, heat, now
 from dashboards.promql import CLUSTER, FAILED, RATE, REFUSED, largest, least, total
-from spillover.model.signals import clients, gateway, membership, tenants
+from spillover.model.signals import clients, gateway, membership, sizes, tenants
 from spillover.model.signals import node as signals
 
 HELD = 'entry=~"queued|running|away|handed_on"'
@@ -78,7 +78,11 @@ QUEUE = Row(
     "Does work wait, and how long?",
     graph(
         "How long is the queue?", "Requests that wait, N.",
-        Query(total(CLUSTER.of(signals.QUEUE_LENGTH), "cluster"), "{{cluster}}"), width=8,
+        Query(total(CLUSTER.of(signals.QUEUE_LENGTH), "cluster"), "{{cluster}}"),
+        Query(
+            total(CLUSTER.of(sizes.WAITING_WORK), "cluster"), "{{cluster}}: seconds of one server"
+        ),
+        width=8,
     ),
     graph(
         "How long do its clients' requests wait?",
@@ -108,6 +112,29 @@ SERVERS = Row(
         ),
         Query(total(CLUSTER.of(signals.SERVERS_BUSY), "cluster"), "busy"),
         Query(total(CLUSTER.of(signals.SERVERS_STUCK), "cluster"), "stuck"),
+        width=8,
+    ),
+    graph(
+        "What do the engines say?",
+        "Requests that engines run and hold back, and how many may run there at most for that.",
+        Query(total(CLUSTER.of(sizes.ENGINE_REQUESTS), "state"), "{{state}}"),
+        Query(total(CLUSTER.of(sizes.SERVERS_CEILING), "cluster"), "at most"),
+        Query(total(CLUSTER.of(signals.SERVERS_BELIEVED), "cluster"), "believed"),
+        width=8,
+    ),
+    graph(
+        "How full are their caches, and do their pages come?",
+        "Share of its cache that the fullest engine uses, and looks at pages per second by end.",
+        Query(largest(CLUSTER.of(sizes.ENGINE_HELD), "cluster"), "cache of {{cluster}}"),
+        Query(total(CLUSTER.rate(sizes.ENGINE_LOOKS), "end"), "{{end}}"),
+        width=8,
+    ),
+    graph(
+        "How well is it known how long requests run?",
+        "Mean error, as a share of the mean: by what requests say, and if all counted alike; and "
+        "requests per second that say nothing.",
+        Query(largest(CLUSTER.of(sizes.WORK_ERROR), "type", "by"), "{{type}} by {{by}}"),
+        Query(total(CLUSTER.rate(sizes.WORK_UNREAD), "cluster"), "unread"),
         width=8,
     ),
     graph(

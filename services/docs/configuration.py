@@ -22,6 +22,7 @@ from spillover.inputs.pool_file import pool_of
 from spillover.inputs.schema import file_fields
 from spillover.inputs.topology_file import topology_of
 from spillover.inputs.value_limits import LIMITS
+from spillover.model.engine_load import EngineSource
 from spillover.model.faults import (
     CLUSTER_ACTIONS,
     FAULT_ACTIONS,
@@ -181,7 +182,13 @@ PASSING: Final[dict[str, Any]] = {
 }
 LEARNED_SERVERS: Final[dict[str, Any]] = {
     **BEHIND_HTTP,
-    "clusters": [{**BEHIND_HTTP["clusters"][0], "servers": {"min": 1, "max": 64}}],
+    "clusters": [
+        {
+            **BEHIND_HTTP["clusters"][0],
+            "servers": {"min": 1, "max": 64},
+            "servers_from": {"metrics": "http://127.0.0.1:9000/metrics"},
+        }
+    ],
     "links": [],
 }
 
@@ -254,6 +261,8 @@ def _topology_fields() -> list[Entry]:
     learned = FileProbe(read, (LEARNED_SERVERS,))
     bounds = ("clusters", 0, "servers")
     found += _file_fields(learned, ServerBounds, bounds, "clusters[].servers.")
+    engines = ("clusters", 0, "servers_from")
+    found += _file_fields(learned, EngineSource, engines, "clusters[].servers_from.")
     passing = FileProbe(read, (PASSING,))
     found += _file_fields(passing, Route, ("clusters", 0, "routes", 0), "clusters[].routes[].")
     found += _file_fields(probe, Link, ("links", 0), "links[].")

@@ -27,6 +27,7 @@ NOT_KNOWN = Response(404, {ELSEWHERE: b"1"}, b"", 0.0, 0.0)
 KNOWN = Response(200, {}, b"done", 0.0, 0.0)
 BROKEN = OutcomeUnknown("the connection broke")
 FULL = NotDelivered("no connection is free")
+OVER = NotDelivered("a node that drains has closed its door")
 
 
 class ScriptedSite:
@@ -42,6 +43,9 @@ class ScriptedSite:
         self.siblings.woke(0.0)
         self.number, self.passed_on, self.looked_up = 1, 0, 0
 
+    def share_sessions(self, _):
+        pass
+
     @property
     def others(self):
         left = self._leaves_after is not None and len(self.asked) >= self._leaves_after
@@ -49,6 +53,9 @@ class ScriptedSite:
 
     def owner(self, _):
         return 1
+
+    def is_over(self, _, error):
+        return error is OVER
 
     def pass_on(self, number, method, path, *, headers, **_):
         told = self.told[min(len(self.asked), len(self.told) - 1)]
@@ -158,6 +165,14 @@ def test_a_node_that_has_gone_knows_nothing(call):
     site = ScriptedSite(FULL, leaves_after=2)
     assert call(site) is None
     assert len(site.asked) == 2
+
+
+@pytest.mark.parametrize("call", [taken, looked_up])
+def test_a_node_that_drains_and_has_closed_its_door_is_not_waited_for(call):
+    """It waits for this one perhaps, until the drain's limit ends both waits."""
+    site = ScriptedSite(OVER)
+    assert call(site) is None
+    assert len(site.asked) == 1
 
 
 def test_a_node_that_cannot_be_asked_costs_the_request_its_deadline():

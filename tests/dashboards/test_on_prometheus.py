@@ -28,9 +28,13 @@ def asked(expr, board):
 
 
 def is_of_others(target):
-    """Whether it shows what only nodes with --otel tell, or with a service behind them: there are
-    none in this world. What they tell is looked at in tests/apps and tests/live/handlers."""
-    kinds = ("spillover_spans_", "spillover_upstream_", "spillover_affinity_")
+    """Whether it shows what only nodes with --otel tell, or with a service behind them, or whose
+    clients say how large requests are: there are none in this world. What they tell is looked at in
+    tests/apps and tests/live/handlers."""
+    kinds = (
+        *("spillover_spans_", "spillover_upstream_", "spillover_affinity_", "spillover_engine_"),
+        *("spillover_servers_ceiling", "spillover_work_", "spillover_waiting_work_"),
+    )
     return any(kind in target["expr"] for kind in kinds)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 
 import pytest
 
@@ -114,6 +116,38 @@ def test_a_process_that_is_killed_is_started_again(two, ask, until, tmp_path):
     assert sum(float(line.rpartition(" ")[2]) for line in servers) == 4.0
     assert "process has ended process=1 status=-9" in running.stderr
     assert {state_of(ask, url).get("policy") for _ in range(16)} == {"two-choice"}
+
+
+def test_clients_of_two_processes_are_clients_of_one_cluster(two, until):
+    """Each is told how many there are in all and where it stands among them; a goodbye ends its
+    session, whichever process it comes to."""
+    _, url, _ = two
+    names = [f"client-{number}" for number in range(8)]
+    with ExitStack() as sessions:
+        for name in names:
+            told_of(url, name, sessions)
+
+        def place():
+            with ExitStack() as alone:  # it leaves at once
+                told = told_of(url, "one-more", alone)
+                return told["clients"], told["rank"] < told["clients"]
+
+        until(lambda: place() == (9, True), what="a client that is told of all")
+        found = [goodbye(url, name) for name in names]
+        assert found == [{"found": True}] * 8
+        assert goodbye(url, names[0]) == {"found": False}
+
+
+def told_of(url, name, sessions):
+    """What a client is told first in a session that lasts as long as these."""
+    asked = urllib.request.urlopen(f"{url}/session?client={name}", timeout=10)  # noqa: S310
+    return json.loads(sessions.enter_context(asked).readline())
+
+
+def goodbye(url, name):
+    asked = urllib.request.Request(f"{url}/session?client={name}", method="DELETE")  # noqa: S310
+    with urllib.request.urlopen(asked, timeout=10) as answer:  # noqa: S310 - loopback
+        return json.loads(answer.read())
 
 
 def test_all_processes_end_with_the_one_that_was_started(two, until):

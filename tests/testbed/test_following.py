@@ -131,6 +131,34 @@ def test_who_is_wanted_again_goes_on(scripted):
     follow(story)
 
 
+def test_who_is_added_and_removed_again_while_it_ends_is_ended_once(scripted):
+    """And goes on as the last configuration says: each that comes meanwhile finds it ending."""
+
+    async def story(bed, said):
+        both, let_go, ended = bed.topology, bed.let_go, []
+        one = replace(both, clusters=both.clusters[:1], links=())
+
+        async def let_go_at_last(cluster):
+            ended.append(cluster)
+            if len(ended) == 1:
+                for version, topology in enumerate((both, one, both, one), 3):
+                    tell(scripted, topology, version)
+                    words = f"configuration {version} of cluster a"
+                    await until(lambda: said[-1] == words)  # noqa: B023
+            await let_go(cluster)
+
+        bed.let_go = let_go_at_last
+        scripted.say("b", "state", state("b", drained=True))
+        tell(scripted, one, 2)
+        await until(lambda: said[-1:] == ["cluster b is removed"])
+        tell(scripted, both, 7)
+        await until(lambda: said[-1] == f"cluster b is added at {both.cluster('b').url}")
+        assert ended == ["b"]
+        assert sorted(bed.nodes) == ["a", "b"]
+
+    follow(story)
+
+
 def test_who_is_wanted_again_while_it_ends_is_started_again(scripted):
     async def story(bed, said):
         both, node, let_go = bed.topology, bed.nodes["b"], bed.let_go

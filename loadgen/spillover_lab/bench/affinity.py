@@ -3,7 +3,8 @@ read, by affinity and by the least busy, and three sites of such nodes that hand
 simulator on the same conversations.
 
 The engines are mocks (`mock_engine`): the times are the model's, what is measured is what the node
-makes of it. All times are of the model, which is played some times as fast.
+makes of it. All times are of the model, which is played some times as fast. And, at several loads,
+the same requests through what others put in front of engines (`engine_doors`).
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from spillover.model.errors import RunError
@@ -28,8 +30,10 @@ from spillover.sim.affinity.engine import EngineKind
 from spillover.sim.affinity.federation import AffinitySetting, Federation, play
 from spillover.sim.affinity.run import RULES, capacity_per_s, homes_of
 from spillover.testbed.supervisor import Testbed
-from spillover_lab.bench.mock_engine import PATH, serve_engines, text_of
+from spillover_lab.bench.engine_doors import DOORS, SESSION_HEADER, Door, Engines, running_doors
+from spillover_lab.bench.mock_engine import MODEL, PATH, serve_engines, text_of
 from spillover_lab.bench.nodes import topology_of
+from spillover_lab.bench.relays import find_program
 from spillover_lab.bench.servers import HOST, READY_WITHIN_S
 from spillover_lab.bench.session import Session, Stage, together
 from spillover_lab.processes.child import Child
@@ -37,6 +41,8 @@ from spillover_lab.rivals.rules import RIVALS
 
 ENGINES = 4
 LOAD = 0.8
+LOADS = (0.6, 0.8, 0.95, 1.1)
+"""The loads at which others stand beside us."""
 SESSIONS, SESSIONS_QUICK = 120, 16
 TURNS = 5
 TURN_TOKENS = 2_000
@@ -50,10 +56,15 @@ SERVERS = 1_000
 ANSWER_WITHIN_S = 120.0
 
 FIRST, FOUND = "time to the first token", "prompt tokens found"
-AFFINITY, BUSY = "affinity", "least busy"
+AFFINITY, BUSY, ENGINE = "affinity", "least busy", "an engine alone"
 BETWEEN = "three sites"
 """Affinity between sites, too."""
-SIMULATED = {AFFINITY: RULES["urls"], BUSY: RIVALS["least"], BETWEEN: RULES["nodes"]}
+SIMULATED = {
+    AFFINITY: RULES["urls"],
+    BUSY: RIVALS["least"],
+    ENGINE: RIVALS["least"],
+    BETWEEN: RULES["nodes"],
+}
 
 
 class Scene(NamedTuple):
@@ -70,12 +81,16 @@ class Scene(NamedTuple):
         return tuple(f"{figure}, {by}" for by in self.rules for figure in figures)
 
 
+BARE = Scene(AffinitySetting(sites=1, engines=1, kind=KIND), 4.0, (ENGINE,))
+"""An engine without anything in front of it: what the mock adds to its model."""
 ALONE = Scene(AffinitySetting(sites=1, engines=ENGINES, kind=KIND), 4.0, (AFFINITY, BUSY))
 SITES = Scene(AffinitySetting(engines=2, kind=KIND, report_s=GOSSIP_S), 1.0, (BETWEEN,))
 """Three sites, as far apart as in the figures of decision 0051."""
 
 
-def conversations(count: int, seed: int, setting: AffinitySetting = ALONE.setting) -> list[Prompt]:
+def conversations(
+    count: int, seed: int, setting: AffinitySetting = ALONE.setting, load: float = LOAD
+) -> list[Prompt]:
     """Returns the turns of conversations, each a few thousand tokens longer than the one before,
     in order of time, at the load."""
     draws, prompts = random.Random(seed), []
@@ -88,7 +103,7 @@ def conversations(count: int, seed: int, setting: AffinitySetting = ALONE.settin
             prompts.append(Prompt(time_s, tokens, ANSWER_TOKENS, blocks, session))
     prompts.sort()
     first_s, length_s = prompts[0].time_s, prompts[-1].time_s - prompts[0].time_s
-    scale = len(prompts) / (LOAD * capacity_per_s(prompts, setting)) / length_s
+    scale = len(prompts) / (load * capacity_per_s(prompts, setting)) / length_s
     return [one._replace(time_s=(one.time_s - first_s) * scale) for one in prompts]
 
 
@@ -96,12 +111,19 @@ async def _measure(scene: Scene, session: Session) -> None:
     setting, cases = scene.setting, scene.cases
     taken: dict[str, dict[str, list[float]]] = {case: {"": [], "simulated": []} for case in cases}
     for seed in session.seeds(FIRST):
-        count = int(session.plan.of(SESSIONS, SESSIONS_QUICK))
+        share = min(1.0, setting.sites * setting.engines / ENGINES)
+        count = int(share * session.plan.of(SESSIONS, SESSIONS_QUICK))
         prompts = conversations(count, seed, setting)
         homes = homes_of(prompts, setting.sites, seed, skewed=True)
         for by in scene.rules:
             told = prompts, homes, by, seed
-            sides = {"": await _live(scene, *told), "simulated": _simulated(setting, *told)}
+            front: Front = partial(_nodes, scene, by=by, seed=seed)
+            if by == ENGINE:
+                front = _nothing
+            sides = {
+                "": await _live(scene, prompts, homes, front),
+                "simulated": _simulated(setting, *told),
+            }
             for side, figures in sides.items():
                 for case, value in zip(
                     [one for one in cases if one.endswith(by)], figures, strict=True
@@ -121,16 +143,35 @@ def _simulated(
     return _figures([one.first_token_s for one in answers], found / asked)
 
 
+Front: TypeAlias = Callable[[Engines], AbstractAsyncContextManager[list[str]]]
+"""Starts what stands before the engines of each site, by their ports; gives where clients ask."""
+
+
+@asynccontextmanager
+async def _nodes(scene: Scene, ports: Engines, *, by: str, seed: int) -> AsyncIterator[list[str]]:
+    topology = _topology(scene, ports, by)
+    async with Testbed(topology, seed=seed, drain_timeout_s=0.0) as bed:
+        yield [one.proxy_url or "" for one in bed.topology.clusters]
+
+
+@asynccontextmanager
+async def _nothing(ports: Engines) -> AsyncIterator[list[str]]:
+    yield [f"http://{HOST}:{own[0]}" for own in ports]
+
+
+def _doors(scene: Scene, door: Door, ports: Engines) -> AbstractAsyncContextManager[list[str]]:
+    return running_doors(door, ports, lambda a, b: scene.setting.rtt_s(a, b) / 2 / scene.speed)
+
+
 async def _live(
-    scene: Scene, prompts: Sequence[Prompt], homes: Sequence[int], by: str, seed: int
+    scene: Scene, prompts: Sequence[Prompt], homes: Sequence[int], front: Front
 ) -> tuple[float, float, float]:
     setting, speed = scene.setting, scene.speed
     count = setting.sites * setting.engines
-    with Child("the engines", serve_engines, count, KIND, speed) as engines:
+    with Child("the engines", serve_engines, count, KIND, speed, ()) as engines:
         ports = await engines.receive(READY_WITHIN_S)
-        topology = _topology(scene, [f"http://{HOST}:{port}" for port in ports], by)
-        async with Testbed(topology, seed=seed, drain_timeout_s=0.0) as bed:
-            urls = [one.proxy_url or "" for one in bed.topology.clusters]
+        of_sites = [ports[at : at + setting.engines] for at in range(0, count, setting.engines)]
+        async with front(of_sites) as urls:
             began_s = time.monotonic()
             times_s = await together(
                 _ask(urls[home], one, began_s, speed)
@@ -141,7 +182,52 @@ async def _live(
     return _figures(times_s, found / asked)
 
 
-def _topology(scene: Scene, urls: Sequence[str], by: str) -> Topology:
+def _cases_beside(scene: Scene) -> dict[tuple[float, str], str]:
+    """Returns the cases by their load and figure."""
+    where = "one site" if scene.setting.sites == 1 else BETWEEN
+    return {
+        (load, figure): f"beside others, {where}, load {load:g}: {figure}"
+        for load in LOADS
+        for figure in (f"{FIRST}, mean", f"{FIRST}, p95", FOUND)
+    }
+
+
+async def _measure_beside(scene: Scene, session: Session) -> None:
+    """Plays each seed's requests through ours and all others that are installed, in turn."""
+    doors = []
+    for door in DOORS:
+        if find_program(door.program):
+            doors.append(door)
+        else:
+            session.note(f"{door.name} is left out: there is no `{door.program}` on the PATH")
+    cases = _cases_beside(scene)
+    for load in (LOAD,) if session.plan.quick else LOADS:
+        names = [case for (at, _), case in cases.items() if at == load]
+        if session.wants(*names):
+            await _at_load(scene, session, load, names, doors)
+
+
+async def _at_load(
+    scene: Scene, session: Session, load: float, cases: Sequence[str], doors: Sequence[Door]
+) -> None:
+    setting = scene.setting
+    taken: dict[str, list[tuple[float, ...]]] = {}
+    for run, seed in enumerate(session.seeds(f"{cases[0].rpartition(':')[0]}")):
+        count = int(session.plan.of(SESSIONS, SESSIONS_QUICK))
+        prompts = conversations(count, seed, setting, load)
+        homes = homes_of(prompts, setting.sites, seed, skewed=True)
+        fronts: dict[str, Front] = {"": partial(_nodes, scene, by=scene.rules[0], seed=seed)}
+        fronts |= {door.name: partial(_doors, scene, door) for door in doors}
+        taken = taken or {name: [] for name in fronts}
+        # Turned round on every other one: who goes first may find it harder.
+        for name in list(fronts)[:: -1 if run % 2 else 1]:
+            taken[name].append(await _live(scene, prompts, homes, fronts[name]))
+    for place, case in enumerate(cases):
+        values = {name: [one[place] for one in runs] for name, runs in taken.items()}
+        session.add_beside(case, "share" if FOUND in case else "s", values, paired=True)
+
+
+def _topology(scene: Scene, ports: Engines, by: str) -> Topology:
     """Returns sites of so many of these engines each, whose links take a share of their time, as
     all else does."""
     setting = scene.setting
@@ -149,10 +235,10 @@ def _topology(scene: Scene, urls: Sequence[str], by: str) -> Topology:
         Cluster(
             id=ClusterId(name),
             servers=SERVERS,
-            handler=f"proxy:{','.join(urls[at : at + setting.engines])}",
-            affinity=None if by == BUSY else "header:X-Session",
+            handler=f"proxy:{','.join(f'http://{HOST}:{port}' for port in own)}",
+            affinity=None if by == BUSY else f"header:{SESSION_HEADER}",
         )
-        for name, at in zip("abcdefgh", range(0, len(urls), setting.engines), strict=False)
+        for name, own in zip("abcdefgh", ports, strict=False)
     ]
     links = [
         Link(between=(a.id, b.id), delay_ms=setting.rtt_s(at, to) / 2 / scene.speed * 1e3)
@@ -170,8 +256,12 @@ async def _ask(url: str, prompt: Prompt, began_s: float, speed: float) -> float:
     """Asks when the prompt is due, on a connection of its own; returns how long its first token
     took, counted from then, in seconds of the model."""
     messages = [{"role": "user", "content": text_of(prompt)}]
-    body = json.dumps({"messages": messages, "max_tokens": prompt.answer_tokens}).encode()
-    head = f"POST {PATH} HTTP/1.1\r\nHost: bench\r\nX-Session: {prompt.session}\r\n"
+    asked = {"model": MODEL, "stream": True, "max_tokens": prompt.answer_tokens}
+    body = json.dumps({**asked, "messages": messages}).encode()
+    head = (
+        f"POST {PATH} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+        f"{SESSION_HEADER}: {prompt.session}\r\n"
+    )
     due_s = began_s + prompt.time_s / speed
     await asyncio.sleep(due_s - time.monotonic())
     place = urlsplit(url)
@@ -190,4 +280,10 @@ async def _ask(url: str, prompt: Prompt, began_s: float, speed: float) -> float:
     return took_s * speed
 
 
-STAGES = tuple(Stage(scene.cases, partial(_measure, scene)) for scene in (ALONE, SITES))
+STAGES = (
+    *(Stage(scene.cases, partial(_measure, scene)) for scene in (BARE, ALONE, SITES)),
+    *(
+        Stage(tuple(_cases_beside(scene).values()), partial(_measure_beside, scene))
+        for scene in (ALONE, SITES)
+    ),
+)

@@ -39,6 +39,7 @@ class Bench:
 
 BENCHES = {
     "affinity": Bench("affinity", ("httptools", "uvloop")),
+    "capacity": Bench("capacity", ("httptools", "uvloop")),
     "client": Bench("client", ("httptools", "httpx", "msgspec", "uvloop")),
     "leases": Bench("leases", ("redis", "uvloop"), LEASES),
     "membership": Bench("membership", ("httptools", "uvloop")),

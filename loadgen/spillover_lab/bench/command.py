@@ -19,7 +19,7 @@ from spillover_lab.bench.catalog import BENCHES, run_bench
 from spillover_lab.bench.session import BenchPlan, BenchResult
 
 RUNS = 5
-RUNS_OF = {"membership": 1, "peers": 6, "tokens": 1}
+RUNS_OF = {"affinity": 2, "capacity": 1, "membership": 1, "peers": 6, "tokens": 1}
 RUNS_MAX = 1000
 DURATION_S_MAX = 3600
 REPLICAS_MAX = 100
@@ -36,8 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs", type=whole_number_in(1, RUNS_MAX), metavar="N",
         help="run each side so often, each time with another seed; medians are shown, for "
-        f"tokens all jobs together (default {RUNS}; peers {RUNS_OF['peers']}; membership, tokens "
-        "and --quick 1)",
+        f"tokens all jobs together (default {RUNS}; affinity {RUNS_OF['affinity']}; peers "
+        f"{RUNS_OF['peers']}; capacity, membership, tokens and --quick 1)",
     )  # fmt: skip
     parser.add_argument(
         "--case", default="", metavar="SUBSTRING",
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick", action="store_true",
         help="run shortly, to see that it works: under 40 s; peers, proxy and tokens a minute, "
-        "membership and queue two",
+        "affinity, capacity, membership and queue two",
     )  # fmt: skip
     parser.add_argument(
         "--policy", type=some_of(POLICY_NAMES), metavar="P,P,...",

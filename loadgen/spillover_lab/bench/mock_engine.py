@@ -3,15 +3,20 @@ simulator's engines (`spillover.sim.affinity.engine`), a given number of times a
 
 A token is a character of what is asked, and a block is known by all that stands before its end. A
 request's first token comes when the model says; the others come together when they are all written,
-at the pace of when they began. `/metrics` has the names that vLLM uses.
+at the pace of when they began. `/metrics` has the names that vLLM uses, and each answer tells in
+ORCA's header how busy the engine is. What is to go wrong is a `Trouble`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
+import random
 import time
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 from zlib import crc32
@@ -26,19 +31,47 @@ ANSWER_TOKENS = 16
 """The number of tokens of an answer that says no `max_tokens`."""
 PATH = "/v1/chat/completions"
 
+MODEL = "mock"
+
 _STREAM = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
+    "endpoint-load-metrics: TEXT application_utilization={:.4f}\r\n\r\n"
 )
 _DONE = "[DONE]"
+_LOADING = json.dumps({"error": {"message": "the model is being loaded"}})
 
 
-async def serve_engines(count: int, kind: EngineKind, speed: float, connection: Connection) -> None:
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What goes wrong with an engine. Times are the model's, from its start."""
+
+    start_s: float = 0.0
+    """The time that it takes to start: it answers by 503 meanwhile, `/health` too."""
+    crash_s: float = math.inf
+    """When it dies: its connections break, its cache is lost, and it starts again."""
+    hang_share: float = 0.0
+    """The share of the requests that never get a byte."""
+    refused_share: float = 0.0
+    """The share of the requests that are answered by 503 at once."""
+    slow: float = 1.0
+    """It takes so many times as long for everything."""
+
+
+NO_TROUBLE = Trouble()
+
+
+async def serve_engines(
+    count: int, kind: EngineKind, speed: float, troubles: Sequence[Trouble], connection: Connection
+) -> None:
     """Runs engines, each at a port of its own, until it is ended: tells the ports, and, each time
-    that it is asked, the tokens that were asked for and found."""
-    engines = [MockEngine(kind, speed) for _ in range(count)]
+    that it is asked, the tokens that were asked for and found. The first engines have troubles."""
+    all_troubles = [*troubles, *[NO_TROUBLE] * (count - len(troubles))]
+    engines = [MockEngine(kind, speed, trouble) for trouble in all_troubles]
     sockets = [bind_socket(HOST, 0) for _ in engines]
-    for engine, listening in zip(engines, sockets, strict=True):
+    for engine, listening, trouble in zip(engines, sockets, all_troubles, strict=True):
         await asyncio.start_server(engine.serve, sock=listening)
+        if trouble.crash_s < math.inf:
+            asyncio.get_running_loop().call_later(trouble.crash_s / speed, engine.crash)
     connection.send([listening.getsockname()[1] for listening in sockets])
     while True:
         await asyncio.to_thread(connection.recv)
@@ -49,15 +82,29 @@ async def serve_engines(count: int, kind: EngineKind, speed: float, connection: 
 class MockEngine:
     """One engine behind HTTP."""
 
-    def __init__(self, kind: EngineKind, speed: float) -> None:
+    def __init__(
+        self, kind: EngineKind, speed: float, trouble: Trouble = NO_TROUBLE, seed: int = 1
+    ) -> None:
         self.tokens: Counter[str] = Counter()
-        self._engine = Engine(kind)
-        self._kind = kind
+        self._kind = replace(
+            kind,
+            read_tokens_per_s=kind.read_tokens_per_s / trouble.slow,
+            token_s=kind.token_s * trouble.slow,
+            token_each_s=kind.token_each_s * trouble.slow,
+        )
+        self._engine = Engine(self._kind)
         self._speed = speed
+        self._trouble = trouble
+        self._draws = random.Random(seed)
         self._began_s = time.monotonic()
+        self._starts_until_s = trouble.start_s
+        self._held_tokens = 0
+        """The tokens of the prompts that wait or run: what is only cached makes room."""
+        self._writers: set[asyncio.StreamWriter] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answers the requests of one connection."""
+        self._writers.add(writer)
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -65,14 +112,21 @@ class MockEngine:
                     one for one in head.lower().split(b"\r\n") if one[:15] == b"content-length:"
                 ]
                 body = await reader.readexactly(int(length[0][15:]) if length else 0)
-                if head.startswith(b"GET /metrics "):
+                if self._now_s() < self._starts_until_s:
+                    writer.write(_whole(503, _LOADING))
+                elif head.startswith(b"GET /metrics "):
                     writer.write(_whole(200, self.metrics(), "text/plain"))
-                else:
+                elif head.startswith(b"GET "):  # /health, /v1/models
+                    writer.write(_whole(200, json.dumps({"data": [{"id": MODEL}]})))
+                elif head.startswith(f"POST {PATH} ".encode()):
                     await self._complete(body, writer)
+                else:
+                    writer.write(_whole(404, json.dumps({"error": {"message": "unknown"}})))
                 await writer.drain()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             pass  # whoever asked has gone
         finally:
+            self._writers.discard(writer)
             writer.close()
 
     def metrics(self) -> str:
@@ -80,12 +134,24 @@ class MockEngine:
         state = self._engine.state(self._now_s())
         running = min(state.requests, self._kind.slots)
         values = {
-            "vllm:num_requests_running": running,
-            "vllm:num_requests_waiting": state.requests - running,
-            "vllm:prefix_cache_queries_total": self.tokens["asked"],
-            "vllm:prefix_cache_hits_total": self.tokens["found"],
+            "num_requests_running": running,
+            "num_requests_waiting": state.requests - running,
+            "kv_cache_usage_perc": min(1.0, self._held_tokens / self._kind.cache_tokens),
+            "prefix_cache_queries_total": self.tokens["asked"],
+            "prefix_cache_hits_total": self.tokens["found"],
         }
-        return "".join(f"{name} {value}\n" for name, value in values.items())
+        return "".join(
+            f"# TYPE vllm:{name} {'counter' if name.endswith('total') else 'gauge'}\n"
+            f'vllm:{name}{{engine="0",model_name="{MODEL}"}} {value:.6g}\n'
+            for name, value in values.items()
+        )
+
+    def crash(self) -> None:
+        """Breaks all connections, forgets everything, and starts again."""
+        self._starts_until_s = self._now_s() + self._trouble.start_s
+        self._engine, self._held_tokens = Engine(self._kind), 0
+        for writer in self._writers:
+            writer.transport.abort()
 
     async def _complete(self, body: bytes, writer: asyncio.StreamWriter) -> None:
         try:
@@ -95,11 +161,19 @@ class MockEngine:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             writer.write(_whole(400, json.dumps({"error": {"message": str(error)}})))
             return
+        if self._draws.random() < self._trouble.refused_share:
+            writer.write(_whole(503, json.dumps({"error": {"message": "overloaded"}})))
+            return
+        if self._draws.random() < self._trouble.hang_share:
+            await asyncio.get_running_loop().create_future()
         now_s = self._now_s()
         prompt = prompt_of(text, max(1, answer_tokens), now_s)
-        reading = self._engine.take(prompt, now_s, prompt.tokens)
+        engine = self._engine
+        reading = engine.take(prompt, now_s, prompt.tokens)
+        self._held_tokens += prompt.tokens
         self.tokens.update(asked=prompt.tokens, found=reading.found_tokens)
-        writer.write(_STREAM)  # as vLLM does: the head says nothing
+        # As vLLM does: the head says nothing of when the first token comes.
+        writer.write(_STREAM.format(self._engine.state(now_s).busy).encode())
         await self._until(reading.first_token_s)
         writer.write(_event({"choices": [{"delta": {"content": "t "}}]}))
         running = self._engine.state(self._now_s()).requests
@@ -110,6 +184,8 @@ class MockEngine:
             "completion_tokens": prompt.answer_tokens,
             "prompt_tokens_details": {"cached_tokens": reading.found_tokens},
         }
+        if engine is self._engine:  # else it has died meanwhile
+            self._held_tokens -= prompt.tokens
         rest = "t " * (prompt.answer_tokens - 1)
         writer.write(_event({"choices": [{"delta": {"content": rest}}], "usage": usage}))
         writer.write(_event(_DONE) + b"0\r\n\r\n")

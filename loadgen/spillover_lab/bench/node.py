@@ -44,7 +44,7 @@ from spillover_lab.bench.nodes import (
 from spillover_lab.bench.relays import find_program, haproxy_relay
 from spillover_lab.bench.servers import Bare, Relay, Server, running
 from spillover_lab.bench.session import Figure, Session, Side, Stage
-from spillover_lab.bench.usage import CpuUse, connection_count, cpu_s, resident_bytes
+from spillover_lab.bench.usage import CpuUse, cpu_s, resident_bytes
 from spillover_loadgen.record import Answer
 
 # --- requests per CPU-second: the local path and the forwarded one --------------------------------
@@ -418,9 +418,8 @@ async def _held_bytes(stack: AsyncExitStack, server: Server, requests: int) -> f
 
 # --- what certificates between nodes cost ---------------------------------------------------------
 
-# A forward, at both ends, beside one without; what does not go from node to node; and memory of
-# connections that wait for the next request. Both federations run at the same time, and differ in
-# nothing else. Clients are not encrypted.
+# A forward, at both ends, beside one without; and what does not go from node to node. Both
+# federations run at the same time, and differ in nothing else. Clients are not encrypted.
 
 
 TLS_FORWARDED = "forwarded with TLS, 1 KiB"
@@ -429,13 +428,9 @@ TLS_LARGE = "forwarded with TLS, 64 KiB"
 TLS_LARGE_RECEIVED = "received with TLS, 64 KiB"
 TLS_PATHS = {KIB: (TLS_FORWARDED, TLS_RECEIVED), 64 * KIB: (TLS_LARGE, TLS_LARGE_RECEIVED)}
 TLS_LOCAL = "local with TLS between nodes, 1 KiB"
-TLS_IDLE = "memory per idle connection with TLS, both ends"
 
 FIRST_PORT = 8401
 TLS_FREE_SERVERS = 1024
-AT_ONCE = 100
-"""Requests under way, each on a connection between the nodes; then three times as many."""
-AT_ONCE_MS = 1500.0
 
 Pair = Mapping[str, Server]
 
@@ -460,33 +455,6 @@ async def measure_encrypted(session: Session) -> None:
                 for name, pair in (("with TLS", secure), ("without TLS", plain))
             ]
             await session.compare([Figure(TLS_LOCAL, UNIT)], *sides, turns=TURNS)
-
-
-async def measure_idle(session: Session) -> None:
-    """Measures by how much both nodes grow with each connection between them that has carried
-    requests, those of clients included; new nodes for each run."""
-    values: list[list[float]] = [[], []]
-    for _ in session.seeds(TLS_IDLE):
-        async with AsyncExitStack() as stack:
-            for pair, found in zip(await _pairs(session, stack, 4 * AT_ONCE), values, strict=True):
-                load = stack.enter_context(LoadProcess())
-                found.append(await _growth_bytes(load, pair))
-    plain_bytes, secure_bytes = values
-    session.add_beside(TLS_IDLE, "bytes", {"": secure_bytes, "without TLS": plain_bytes})
-
-
-async def _growth_bytes(load: LoadProcess, pair: Pair) -> float:
-    """Returns what each connection takes at both ends. Raises RunError if hardly any came."""
-    job = replace(job_of(KIB), url=pair["a"].url, body=request_body(AT_ONCE_MS, KIB))
-    opened, taken = [], []
-    for connections in (AT_ONCE, 3 * AT_ONCE):
-        await load.count(replace(job, connections=connections, duration_s=AT_ONCE_MS / 1e3))
-        opened.append(connection_count(pair["a"].pid, to=pair["b"].pid))
-        taken.append(sum(resident_bytes(server.pid) for server in pair.values()))
-    more = opened[1] - opened[0]
-    if more < AT_ONCE:
-        raise RunError(f"expected {AT_ONCE} connections more between nodes, got {opened}")
-    return (taken[1] - taken[0]) / more
 
 
 async def _pairs(session: Session, stack: AsyncExitStack, busy: int) -> list[Pair]:
@@ -532,5 +500,4 @@ STAGES = (
     Stage(
         (TLS_FORWARDED, TLS_RECEIVED, TLS_LARGE, TLS_LARGE_RECEIVED, TLS_LOCAL), measure_encrypted
     ),
-    Stage((TLS_IDLE,), measure_idle),
 )

@@ -1,4 +1,4 @@
-"""Relays of others as processes: HAProxy and nginx, found, started and never left behind.
+"""Programs of others as processes: HAProxy, nginx and more, found, started and never left behind.
 
 `haproxy_sites` writes the configuration that has HAProxy do more than relay.
 """
@@ -114,7 +114,7 @@ async def running_haproxy(configuration: str, listening: socket.socket) -> Async
         file = Path(directory) / "haproxy.cfg"
         file.write_text(configuration, encoding="utf-8")
         command = (binary, "-db", "-q", "-f", str(file))
-        async with _started("HAProxy", command, listening) as server:
+        async with started("HAProxy", command, _url_of(listening), listening) as server:
             yield server
 
 
@@ -133,40 +133,52 @@ async def nginx_relay(upstream: str) -> AsyncIterator[Server]:
         port = place.getsockname()[1]
         file.write_text(_NGINX.format(address=address, host=HOST, port=port), encoding="utf-8")
         command = (binary, "-p", directory, "-c", str(file))
-        async with _started("nginx", command, place) as server:
+        async with started("nginx", command, _url_of(place), place) as server:
             yield server
 
 
 @asynccontextmanager
-async def _started(
-    name: str, command: Sequence[str], listening: socket.socket
+async def started(
+    name: str,
+    command: Sequence[str],
+    url: str,
+    listening: socket.socket | None = None,
+    path: str = "/",
 ) -> AsyncIterator[Server]:
-    """Starts a program that takes over `listening`, by its descriptor or by its port."""
+    """Starts a program that listens at this address, or takes over `listening`, by its descriptor
+    or by its port. Gives it once it answers a GET of the path by 200.
+
+    Raises RunError if it does not start.
+    """
     with Watchdog() as watchdog:
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
-            pass_fds=[listening.fileno()],
+            pass_fds=[] if listening is None else [listening.fileno()],
             start_new_session=True,
         )
         watchdog.watch(process.pid)
         try:
-            url = f"http://{HOST}:{listening.getsockname()[1]}"
-            listening.close()  # it has its own: else the port would seem open when it is not
-            await _ready(name, process, url)
+            if listening is not None:
+                listening.close()  # it has its own: else the port would seem open when it is not
+            await _ready(name, process, url, path)
             yield Server(url, process.pid)
         finally:
             end_group(process.pid)
             await process.wait()
 
 
-async def _ready(name: str, process: asyncio.subprocess.Process, url: str) -> None:
+def _url_of(listening: socket.socket) -> str:
+    return f"http://{HOST}:{listening.getsockname()[1]}"
+
+
+async def _ready(name: str, process: asyncio.subprocess.Process, url: str, path: str) -> None:
     limit_s = time.monotonic() + READY_WITHIN_S
     while True:
         with suppress(PeerError):
-            if (await ask(url, "GET", "/")).status == 200:
+            if (await ask(url, "GET", path)).status == 200:
                 return
         if process.returncode is not None or time.monotonic() > limit_s:
             raise RunError(f"{name} did not start")

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import psutil
 
@@ -51,18 +50,6 @@ def resident_bytes(pid: int) -> int:
     with _looking_at(pid) as process:
         memory = process.memory_info()
     return int(memory.rss)
-
-
-def connection_count(pid: int, *, to: int) -> int:
-    """Returns how many connections there are from the process to where the other one listens."""
-    with _looking_at(to) as other:
-        ports = {one.laddr.port for one in _tcp(other) if one.status == psutil.CONN_LISTEN}
-    with _looking_at(pid) as process:
-        return sum(bool(one.raddr) and one.raddr.port in ports for one in _tcp(process))
-
-
-def _tcp(process: psutil.Process) -> list[Any]:
-    return list(process.net_connections("tcp"))
 
 
 @contextmanager

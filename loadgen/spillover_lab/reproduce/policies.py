@@ -35,6 +35,8 @@ from spillover_lab.reproduce.figure import (
     Values,
     between,
 )
+from spillover_lab.rivals.queues import QUEUE_RIVALS
+from spillover_lab.rivals.queues import play as play_rival
 
 if TYPE_CHECKING:
     from spillover.sim.fast.overflow.arrivals import ArrivalArrays
@@ -154,7 +156,7 @@ def play(cell: Cell, policy: str, seed: int) -> dict[str, float]:
     topology, arrivals = topology_of(cell), arrivals_of(cell, seed)
     chosen = topology if policy == SHARED else topology.with_policy(policy)
     run = run_fast(chosen, arrivals, seed, shared=policy == SHARED)
-    first = int(WARM_UP * cell.requests)
+    first = int(WARM_UP * len(arrivals))
     done = run.requests.outcome[first:] == DONE
     assert arrivals.service_ms is not None  # noqa: S101 - as made above
     waits = (run.requests.system_time_ms - arrivals.service_ms)[first:][done] / SERVICE_MS
@@ -393,7 +395,9 @@ def _dots(
     def panels(data: Values) -> list[Panel]:
         series = []
         for number, policy in enumerate(policies):
-            at = [x + 0.16 * (number - 1.5) for x in range(len(data["cells"]))]
+            at = [
+                x + 0.64 * ((number + 0.5) / len(policies) - 0.5) for x in range(len(data["cells"]))
+            ]
             values = [max(fmean(cell[measure][policy]), 1e-3) for cell in data["cells"]]
             series.append(Series(at, values, policy, "o"))
         return [Panel(title, series, x_names=[names(cell) for cell in data["cells"]], log=log)]
@@ -479,6 +483,69 @@ def _panels_of_faults(data: Values) -> list[Panel]:
 
     waits = _dots("mean wait, services", name, "wait", (OURS, *RIVALS), "y")
     return [*waits(data), *_dots("share done", name, "done", (OURS, *RIVALS))(data)]
+
+
+# --- rules of others ------------------------------------------------------------------------------
+
+PUBLISHED_CELLS = (
+    *(
+        Cell("4x8", *one, requests=20_000)
+        for one in product((0.7, 0.9), ("exponential",), (0.02, 0.5), (0.05, 3.0))
+    ),
+    *(Cell("4x8", 0.6, "exponential", rtt, 0.05, hot=1.4, requests=20_000) for rtt in (0.02, 0.5)),
+    Cell("unlike", 0.9, "exponential", 0.1, 0.05, requests=20_000),
+)
+"""All of them have, in all, less to do than they can: rivals have no rule for more."""
+
+
+def _compute_published(effort: Effort, seed: int) -> Values:
+    """Mean waits of ours and of the published rules."""
+    found = []
+    for cell in PUBLISHED_CELLS:
+        wait: dict[str, list[float]] = {policy: [] for policy in (OURS, *QUEUE_RIVALS)}
+        for one in range(seed, seed + effort.pick(2, 8)):
+            wait[OURS].append(play(cell, OURS, one)["wait"])
+            arrivals = arrivals_of(cell, one)
+            assert arrivals.service_ms is not None  # noqa: S101 - as `arrivals_of` makes them
+            columns = arrivals.time_s, arrivals.cluster, arrivals.service_ms / 1e3
+            requests = list(zip(*(column.tolist() for column in columns), strict=True))
+            for name, rule_of in QUEUE_RIVALS.items():
+                ended = play_rival(topology_of(cell), requests, rule_of, one)
+                counted = ended[int(WARM_UP * len(ended)) :]
+                wait[name].append(fmean(wait_s for wait_s, _ in counted) * 1e3 / SERVICE_MS)
+        best = min((name for name in wait if "NATS" in name), key=_means(wait).__getitem__)
+        told = {name: waits for name, waits in wait.items() if "NATS" not in name}
+        found.append(asdict(cell) | {"wait": told | {"NATS": wait[best]}})
+    return {"cells": found}
+
+
+def _published(place: int) -> Callable[[Values], tuple[Any, ...]]:
+    """Our wait beside the best of the others', and that of each."""
+
+    def measure(data: Values) -> tuple[Any, ...]:
+        wait = data["cells"][place]["wait"]
+        means = _means(wait)
+        best = min((name for name in means if name != OURS), key=means.__getitem__)
+        told = ", ".join(f"{name} {mean:.3f}" for name, mean in means.items())
+        return *paired(wait[OURS], wait[best]), best, told
+
+    return measure
+
+
+def _name_of(cell: Mapping[str, Any]) -> str:
+    hot = f"one at {cell['hot']:g}" if cell["hot"] else cell["shape"]
+    return f"{hot}\n{cell['load']:g}, {cell['rtt']:g}\n{cell['period']:g}"
+
+
+def _panels_of_published(data: Values) -> list[Panel]:
+    """A dot for each rule, as a share of ours."""
+    series = []
+    for number, name in enumerate(one for one in data["cells"][0]["wait"] if one != OURS):
+        at = [x + 0.1 * (number - 2.5) for x in range(len(data["cells"]))]
+        ratios = [paired(cell["wait"][name], cell["wait"][OURS])[0] for cell in data["cells"]]
+        series.append(Series(at, ratios, name, "o"))
+    names = [_name_of(cell) for cell in data["cells"]]
+    return [Panel("mean wait, share of ours", series, x_names=names, log="y", level=1.0)]
 
 
 # fmt: off
@@ -569,6 +636,21 @@ FIGURES = (
                 "requests {3:.0%} are done (paper {4:.0%}, isolated {5:.0%})",
                 lambda wait, *others: wait <= others[-1])
             for place, cell in enumerate(HOT_CELLS)
+        )),
+    Figure(
+        "policies-7", "Rules of others",
+        "Envoy's load-aware locality, AI Grid's ceilings with two choices, Prequal, GORGO, "
+        "SkyWalker's selective pushing and NATS' overflow, each as it is published, on the same "
+        "requests. Above 1 ours waits less. Below the dots: federation, load and round trip, "
+        "period of reports. NATS has the best of four thresholds.",
+        _compute_published, _panels_of_published, tuple(
+            Statement(
+                f"{cell.shape}, load {cell.load:g}{f' (one {cell.hot:g})' if cell.hot else ''}, "
+                f"round trip {cell.rtt:g}, reports each {cell.period:g}: mean wait beside the best "
+                "of the published rules", "at most 1.01 of its", _published(place),
+                "{:.3f} ± {:.3f} of {}; {}",
+                lambda ratio, *_: ratio <= 1.0 + NOISE)
+            for place, cell in enumerate(PUBLISHED_CELLS)
         )),
 )
 # fmt: on

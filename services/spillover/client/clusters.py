@@ -35,10 +35,15 @@ class ClusterLearner:
 
     async def find_others(self, node: str) -> None:
         """Have the nodes that are not known yet say whether they are of this one's cluster, if that
-        is known to have several. Many requests that break together ask once."""
-        if not self._nodes.cluster_of(node):
+        has several, as it says itself where its first answer is still to come. Many requests that
+        break together ask once."""
+        if len(self._nodes.urls) == 1:
             return
         async with self._asking:
+            if node in self._nodes.to_be_asked_whose(time.monotonic()):
+                await self._ask(node)
+            if not self._nodes.cluster_of(node):
+                return
             unknown = self._nodes.to_be_asked_whose(time.monotonic())
             await asyncio.gather(*(self._ask(url) for url in unknown))
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated
+from dataclasses import fields
+from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
@@ -16,6 +17,7 @@ from spillover.inputs.yaml_file import describe
 from spillover.model.addresses import is_plain_url
 from spillover.model.dask_target import dask_target, is_dask_handler
 from spillover.model.nearest import did_you_mean
+from spillover.model.routes import Route
 from spillover.model.topology import HANDLERS_KNOWN, Cluster, ClusterNode, Link, Topology
 from spillover.model.unlike_servers import JobType, Server, ServerClass
 from spillover.model.upstream_urls import (
@@ -24,6 +26,7 @@ from spillover.model.upstream_urls import (
     passed_to,
     upstream_urls,
 )
+from spillover.model.work_source import BYTES, COUNTED, EXPECTED, WorkSource
 from spillover.policy.overflow.choosers import POLICY_NAMES
 
 HANDLER_KINDS = ("sleep", "spin", "python", "http", "proxy", "dask")
@@ -72,6 +75,21 @@ def _check_between(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def _work_of(value: object) -> WorkSource | None:
+    if value is None or (value == COUNTED and not isinstance(value, bool)):
+        return None
+    told = {BYTES: True} if value == BYTES else value
+    if isinstance(told, dict) and told.keys() <= _OF_WORK and told.get(BYTES, True) is True:
+        texts = [one for name, one in told.items() if name != BYTES]
+        if all(isinstance(one, str) for one in texts):
+            source = WorkSource(**told)
+            if source.fault() is None:
+                return source
+    raise fault(f"{EXPECTED}, got {describe(value)}")
+
+
+_OF_WORK = {field.name for field in fields(WorkSource)}
+_WORK = Annotated[Any, AfterValidator(_work_of)]
 _POLICY = Annotated[str, AfterValidator(_check_policy)]
 _HANDLER = Annotated[str, AfterValidator(_check_handler)]
 _URL = Annotated[str, AfterValidator(_check_url)] | None
@@ -81,6 +99,8 @@ FORMS: Forms = {
     (Topology, "policy"): _POLICY,
     (Topology, "shadow"): _POLICY | None,
     (Cluster, "handler"): _HANDLER,
+    (Cluster, "work"): _WORK,
+    (Route, "work"): _WORK,
     (Cluster, "url"): _URL,
     (Cluster, "peer_url"): _URL,
     (Cluster, "proxy_url"): _URL,

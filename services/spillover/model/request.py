@@ -86,13 +86,17 @@ class Request:
     asked: SessionWork | None = field(default=None, compare=False)
     """What affinity goes by at its home; None elsewhere, and where there is none."""
 
+    features: tuple[float, ...] | None = field(default=None, compare=False)
+    """What it says of its size, where the cluster that has it counts work; None where nothing is
+    asked, or it says nothing that can be read."""
+
     @property
     def hops(self) -> int:
         return len(self.path)
 
     def onward(self, cluster: ClusterId) -> Request:
         """Returns the same request as `cluster` hands it on."""
-        return Request(
+        onward = Request(
             self.id,
             self.keyed,
             self.work,
@@ -103,6 +107,9 @@ class Request:
             self.size_bytes,
             self.kind,
         )
+        if self.features is not None:  # which do not travel: a node reads them of what does
+            onward.features = self.features
+        return onward
 
 
 def is_name(text: str, length_max: int) -> bool:

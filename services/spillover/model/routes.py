@@ -10,6 +10,7 @@ from typing import Annotated
 
 from spillover.model.errors import InputError
 from spillover.model.limits import above, check_limits
+from spillover.model.work_source import WorkSource
 
 _PATH_PREFIX = re.compile(r"/[!-~]*")
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}")
@@ -34,6 +35,11 @@ class Route:
     set: `default_deadline_ms`.
 
     Why: only the head is awaited by it. An answer that has begun may take as long as it likes."""
+    work: WorkSource | None = None
+    """The part of such a request that its time grows with, as `work` of the cluster has it. Not
+    set: that of the cluster.
+
+    Why: paths of one service differ in what says how long a request takes."""
     unqueued: bool = False
     """It runs beside the servers at once, and here: at most 64 such requests at a time, each within
     its deadline, answer and all.

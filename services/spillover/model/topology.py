@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 
 from spillover.model.addresses import is_host_and_port
 from spillover.model.certified_names import check_names
+from spillover.model.engine_load import EngineSource
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.limits import above, at_least, check_limits, within
@@ -31,6 +32,8 @@ from spillover.model.unlike_servers import (
     ServerClass,
     UnlikeServers,
 )
+from spillover.model.upstream_urls import metrics_pages
+from spillover.model.work_source import WorkSource
 
 CLUSTER_ID = re.compile(CLUSTER_PATTERN)
 """The form of cluster ids, plain ones only: they end up in headers, labels, file names and option
@@ -100,6 +103,14 @@ class Cluster:
     servers that are unlike in speed, in handler, or in the types of requests that they may run. Or
     `auto`, or `{min: 2, max: 32}`, with an `http:` or `proxy:` handler: the number is learned from
     what the service does, between 1 and 64, or these bounds."""
+    servers_from: EngineSource | None = None
+    """With servers that are learned: engines say what they run and hold, and no more requests run
+    than they take on. `{metrics: URL}`: the metrics page of vLLM or SGLang. `{orca: true}`: a
+    header of answers. What is not heard of for 15 s counts no more, and the number is learned as
+    without.
+
+    Why: an engine that holds requests back says so sooner than its rate does. Without a page the
+    rate tells it all the same."""
     classes: tuple[ServerClass, ...] = ()
     """The classes of a list of servers say which servers share requests, and how many requests at a
     time. A request starts when it takes a token of a class that its type may join, in the `order`
@@ -210,6 +221,16 @@ class Cluster:
     request, and a neighbor only what has to wait for a server here.
 
     Why: only you know which requests find something of each other, in a cache or loaded."""
+    work: WorkSource | None = None
+    """The part of a request that its time grows with. How long it runs is learned from that, for
+    each type apart, and what waits is counted in time instead of requests: in the waits that
+    decisions go by, in what neighbors are told, ask for and may send. `bytes`: the size of the
+    body. `{header: NAME}`: a number in a header of requests for a `proxy:` handler. `{json: FIELD,
+    prompt: FIELD}`: a number in a field of a body that is a JSON object, the length of another
+    field, or both. `1`, or not set: requests are counted. With equal servers and one node.
+
+    Why: only you know what says how long a request takes. Where all take about as long, a count
+    says as much."""
     url: str | None = None
     """The address at which clients reach the node. `spillover node` listens there unless `--bind`
     says otherwise.
@@ -376,6 +397,11 @@ class Cluster:
         return any(one.startswith(("http:", "proxy:")) for one in self.handlers.values())
 
     @property
+    def counts_work(self) -> bool:
+        """Returns whether requests say how large they are, and what waits is counted by that."""
+        return self.work is not None or any(route.work is not None for route in self.routes)
+
+    @property
     def weighs_between_sites(self) -> bool:
         """Returns whether what is missing where a session has not run is weighed between this
         cluster and its neighbors, too. One node of several does not know what the others send to
@@ -491,17 +517,19 @@ class Topology:
     Why: at 300 s it allows 333 such requests a second. An entry takes about 1 KiB besides its
     result, so that small results take about 100 MB at most."""
     client_connects_per_s: Annotated[float, above(0)] = 100.0
-    """The number of clients that a node lets in per second, of those that want a session. Others
+    """The number of clients that a cluster lets in per second, of those that want a session. Others
     get 503 `reconnect_limit` and try again, or elsewhere.
 
     Why: after a change or a failure many come at once, and each costs as much as some requests."""
     client_connects_burst: Annotated[int, at_least(1)] = 50
-    """The number of clients that a node lets in at once, of those that want a session.
+    """The number of clients that each node of a cluster lets in at once, of those that want a
+    session.
 
     Why: half a second's worth, so that a small crowd is served elsewhere at once when its node
     dies."""
     client_sessions_max: Annotated[int, at_least(0)] = 10_000
-    """The number of clients that may have a session at a node. Others get 503 `too_many_clients`.
+    """The number of clients that may have a session at a cluster, at all its nodes together. Others
+    get 503 `too_many_clients`.
 
     Why: each holds a connection and some 20 KB, so that they take 200 MB at most."""
     is_named: bool = field(default=True, compare=False)
@@ -674,6 +702,7 @@ def _check_cluster(field: str, cluster: Cluster) -> None:
     _check_not_run_statuses(field, cluster)
     _check_failures(field, cluster)
     _check_affinity(field, cluster)
+    _check_work(field, cluster)
     _check_passing(field, cluster)
     check_limits(cluster, "topology", f"{field}.")
     _check_nodes(field, cluster)
@@ -683,6 +712,7 @@ def _check_cluster(field: str, cluster: Cluster) -> None:
 
 def _check_bounds(field: str, cluster: Cluster) -> None:
     bounds = cluster.bounds
+    _check_servers_from(field, cluster)
     if bounds is None:
         return
     check_limits(bounds, "topology", f"{field}.servers.")
@@ -692,6 +722,20 @@ def _check_bounds(field: str, cluster: Cluster) -> None:
     if not cluster.has_service:
         expected = "expected a number: it is learned only of an http: or proxy: handler"
         _fail(f"{field}.servers", expected)
+
+
+def _check_servers_from(field: str, cluster: Cluster) -> None:
+    source = cluster.servers_from
+    if source is None:
+        return
+    if cluster.bounds is None:
+        _fail(f"{field}.servers_from", "expected only along with servers that are learned")
+    if source.metrics is None and not source.orca:
+        _fail(f"{field}.servers_from", "expected metrics or orca")
+    try:
+        metrics_pages(source.metrics)
+    except ValueError as error:
+        _fail(f"{field}.servers_from.metrics", str(error))
 
 
 def _check_pool(field: str, cluster: Cluster) -> None:
@@ -749,6 +793,23 @@ def _check_affinity(field: str, cluster: Cluster) -> None:
     if not (source.is_in_body or cluster.passes):
         expected = "expected json:FIELD or prefix: requests have headers with a proxy: handler"
         _fail(f"{field}.affinity", expected)
+
+
+def _check_work(field: str, cluster: Cluster) -> None:
+    """Raise InputError for sources of work that requests cannot have here."""
+    if not cluster.counts_work:
+        return
+    told = [(f"{field}.work", cluster.work)]
+    told += [(f"{field}.routes[{at}].work", one.work) for at, one in enumerate(cluster.routes)]
+    for where, source in told:
+        if source is None:
+            continue
+        if (expected := source.fault()) is not None:
+            _fail(where, expected)
+        if source.header is not None and not cluster.passes:
+            _fail(where, "expected no header: requests have headers with a proxy: handler")
+        if isinstance(cluster.servers, tuple) or cluster.node_count > 1:
+            _fail(where, "expected only along with equal servers and one node")
 
 
 def _check_passing(field: str, cluster: Cluster) -> None:

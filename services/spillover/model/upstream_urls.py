@@ -46,7 +46,7 @@ def upstream_urls(handler: str) -> tuple[UpstreamUrl, ...]:
     Raises ValueError with what was expected, in one line.
     """
     alone = handler.startswith(("http://", "https:"))
-    return _each(handler if alone else handler.removeprefix("http:"), "http")
+    return _each(handler if alone else handler.removeprefix("http:"), "http:URL")
 
 
 def is_proxy_handler(handler: str) -> bool:
@@ -59,21 +59,29 @@ def passed_to(handler: str) -> tuple[UpstreamUrl, ...]:
 
     Raises ValueError with what was expected, in one line.
     """
-    found = _each(handler.removeprefix(PROXY), "proxy")
+    found = _each(handler.removeprefix(PROXY), "proxy:URL")
     for upstream in found:
         if upstream.target != "/":
             raise ValueError(f"expected http://HOST[:PORT] without a path, got {upstream.name}")
     return found
 
 
-def _each(told: str, kind: str) -> tuple[UpstreamUrl, ...]:
+def metrics_pages(told: str | None) -> tuple[UpstreamUrl, ...]:
+    """Returns the pages `URL[,URL...]` on which engines say what they run.
+
+    Raises ValueError with what was expected, in one line.
+    """
+    return () if told is None else _each(told, "URL")
+
+
+def _each(told: str, form: str) -> tuple[UpstreamUrl, ...]:
     urls = told.split(",")
     if len(urls) > UPSTREAMS_MAX:
         raise ValueError(f"expected at most {UPSTREAMS_MAX} URLs, got {len(urls)}")
     found = []
     for url in urls:
         if not url:
-            raise ValueError(f"expected {kind}:URL[,URL...], got an empty URL")
+            raise ValueError(f"expected {form}[,URL...], got an empty URL")
         upstream = _parsed(url)
         if upstream in found:
             raise ValueError(f"expected URLs that differ, got {shown(url)} twice")

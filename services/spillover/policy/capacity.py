@@ -37,6 +37,30 @@ Estimate: TypeAlias = tuple[float, float]
 UNKNOWN: Estimate = (0.0, 0.0)
 
 
+FULL = 0.95
+"""An engine whose cache is so full begins no more: it holds requests back, or drops what it has
+begun."""
+
+ROOM = 0.9
+"""More may run only where so much of the cache is in use at most."""
+
+GROWTH = 2.0
+"""Where an engine holds nothing back, so many times as many may run as it runs: a step of the
+search leads no further."""
+
+
+def ceiling(most: int, least: int, limit: int, running: float, waiting: float, held: float) -> int:
+    """Returns how many may run at most, so many so far, by what an engine says: that it runs
+    `running` requests, holds `waiting` back, and has this share of its cache in use. It is never
+    above the `limit`.
+    """
+    if waiting >= 1.0 or held >= FULL:
+        return max(least, min(most, int(running)))
+    if held <= ROOM and running + 1.0 > most / GROWTH:
+        return min(limit, max(most + 1, int(most * GROWTH)))
+    return most
+
+
 def other_number(number: int, octaves: float, least: int, most: int) -> int:
     """Returns the number that is so many doublings away, or by one, within the bounds."""
     other: int = round(number * math.pow(2.0, octaves))

@@ -38,7 +38,8 @@ class ConfigurationFollower:
         self._turn = 0
         self._down: set[ClusterId] = set()
         """Where nothing runs requests."""
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending: dict[ClusterId, asyncio.Task[None]] = {}
+        """What ends each node that is no part any more, until it has ended or is one again."""
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -48,7 +49,7 @@ class ConfigurationFollower:
                     await asyncio.sleep(LOOK_S)
                     await self._look(asking)
             finally:
-                for task in self._ending:
+                for task in self._ending.values():
                     task.cancel()
 
     async def _look(self, asking: Asking) -> None:
@@ -90,10 +91,9 @@ class ConfigurationFollower:
             for number in range(1, cluster.node_count + 1):
                 if (cluster.id, number) not in started:
                     self._say(await self._add(cluster, number))
-        for name in [name for name in bed.nodes if not bed.is_part(name)]:
-            task = asyncio.create_task(self._end(name), name=f"end of {name}")
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+        for name in bed.nodes.keys() - self._ending.keys():
+            if not bed.is_part(name):
+                self._ending[name] = asyncio.create_task(self._end(name), name=f"end of {name}")
 
     async def _add(self, cluster: Cluster, number: int) -> str:
         """How that went, in words."""
@@ -106,24 +106,34 @@ class ConfigurationFollower:
             return f"cluster {name} cannot be started: {error.strerror}"
         return f"cluster {name} is added at {url}"
 
-    async def _end(self, cluster: ClusterId) -> None:
-        """End the node of a cluster that was removed: once it has drained and its clients have
-        gone, each in its own time; at the latest when it would be ended anyway."""
+    async def _end(self, name: ClusterId) -> None:
+        """End a node that was removed, and start it again where it was added meanwhile, until it
+        is as the last configuration has it."""
         bed = self._bed
-        node = bed.nodes[cluster]
+        try:
+            while name in bed.nodes and not bed.is_part(name):
+                await self._leave(name)
+        finally:
+            del self._ending[name]
+
+    async def _leave(self, name: ClusterId) -> None:
+        """End it once it has drained and its clients have gone, each in its own time; at the latest
+        when it would be ended anyway."""
+        bed = self._bed
+        node = bed.nodes[name]
         until_s = time.monotonic() + bed.drain_timeout_s
         async with bed.certified.asking(bed.shown) as asking:
             while node.process.returncode is None and time.monotonic() < until_s:
                 state = await asking.told(node.url)
                 if _is_left(state):
                     break
-                if bed.is_part(cluster):
+                if bed.is_part(name):
                     return  # it is wanted again
                 await asyncio.sleep(DRAINED_POLL_S)
-        await bed.let_go(cluster)
-        self._say(f"cluster {cluster} is removed")
-        if bed.is_part(cluster):  # it was added again, meanwhile
-            own, number = node_of(cluster)
+        await bed.let_go(name)
+        self._say(f"cluster {name} is removed")
+        if bed.is_part(name):  # it was added again, meanwhile
+            own, number = node_of(name)
             self._say(await self._add(bed.topology.cluster(own), number))
 
 

@@ -168,6 +168,24 @@ def typed(schedule: Schedule, weights: Mapping[str, float], *, seed: int) -> Sch
     return drawn
 
 
+def sized(
+    schedule: Schedule, spread2: float, means_ms: Mapping[ClusterId, float], *, seed: int
+) -> Schedule:
+    """Returns the same schedule with a service time for each request: lognormal, with the mean of
+    its cluster and this squared coefficient of variation."""
+    streams: dict[ClusterId, random.Random] = {}
+    variance = math.log1p(spread2)
+    drawn = []
+    for arrival in schedule:
+        name = arrival.cluster
+        rng = streams.get(name)
+        if rng is None:
+            rng = streams[name] = random.Random(f"{seed}/sizes/{name}")
+        size = rng.lognormvariate(-variance / 2.0, math.sqrt(variance))
+        drawn.append(replace(arrival, service_ms=round(means_ms[name] * size, _DIGITS)))
+    return drawn
+
+
 def stretch(schedule: Schedule, time_scale: float) -> Schedule:
     """Returns the same schedule with all times and service times multiplied by `time_scale`."""
     _above_zero("time_scale", time_scale)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from types import SimpleNamespace
 
 import pytest
 
 from spillover.core.membership.letting_in import LettingIn
-from spillover.core.membership.node_clients import REPEAT_AFTER_S, NodeClients
+from spillover.core.membership.node_clients import REPEAT_AFTER_S, NodeClients, NodeCount
+from spillover.model.ranges import WHOLE_MAX
 from support.client_sessions import servers
 
 
@@ -42,6 +44,55 @@ def test_a_full_node_takes_the_clients_that_it_has():
     assert clients.let_in("another", 0.0, 7.0) == 7.0
     assert clients.let_in("me", 0.0, 7.0) is None
     assert clients.refused == 1
+
+
+def test_nodes_of_a_cluster_have_as_many_clients_as_it_may_in_all():
+    clients = NodeClients("a", LettingIn(100.0, 50, 3))
+    clients.hear(2, NodeCount(2, 5), 0.0)
+    assert clients.let_in("me", 0.0, 7.0) is None
+    clients.put_in("me", SimpleNamespace(attempt=1))
+    assert (clients.here, clients.of_cluster) == (NodeCount(1, 1), 3)
+    assert clients.let_in("another", 0.0, 7.0) == 7.0
+    clients.lose(2)
+    assert clients.let_in("another", 0.0, 7.0) is None
+
+
+def test_nodes_of_a_cluster_let_in_as_many_a_second_as_it_may_in_the_long_run():
+    """Each takes what the others have let in out of its own allowance."""
+    nodes = {number: NodeClients("a", LettingIn(10.0, 5, 1000)) for number in (1, 2, 3)}
+    names, let_in = map(str, itertools.count()), 0
+    for step in range(400):  # of 50 ms, after which each hears of the others
+        now_s = step * 0.05
+        for clients in nodes.values():
+            for number, other in nodes.items():
+                if other is not clients:
+                    clients.hear(number, other.here, now_s)
+        for clients in nodes.values():
+            while clients.let_in(next(names), now_s, 7.0) is None:
+                let_in += 1
+    assert 20 * 10.0 * 0.95 <= let_in <= 3 * 5 + 20 * 10.0 + 3
+
+
+def test_a_node_that_tells_of_too_many_shuts_nobody_out_for_long():
+    """It has a bug: nobody lets in more than at once and in a second, until it is heard again."""
+    clients = NodeClients("a", LettingIn(10.0, 5, 1000))
+    clients.hear(2, NodeCount(1, 0), 0.0)
+    clients.hear(2, NodeCount(1, WHOLE_MAX), 0.0)
+    assert clients.let_in("me", 0.0, 7.0) < 3.0
+
+
+@pytest.mark.parametrize(("shares", "told"), [(2, (501, 300)), (None, (1, 0))])
+def test_ranks_go_through_the_clients_of_all_nodes_behind_one_address(shares, told):
+    """Those that have addresses of their own are servers of their own to clients."""
+    clients = NodeClients("a", LettingIn(100.0, 50, 1000), shares)
+    clients.hear(1, NodeCount(300, 300), 0.0)
+    clients.hear(4, NodeCount(200, 200), 0.0)
+    clients.put_in("me", SimpleNamespace(attempt=1))
+    announced = clients.told(0, 0.0)
+    assert (announced.clients, announced.rank) == told
+    clients.go_by((1, "a", 0), servers("ab"), {}, 10.0)
+    surplus = clients.go_by((2, "a", 0), servers("ab"), {"b": 101}, 20.0)
+    assert surplus == pytest.approx(200 / 501 if shares else 0.0), "of 501, 301 are to stay"
 
 
 def test_a_change_before_ranks_were_said_again_puts_that_off():

@@ -61,6 +61,7 @@ class Story:
         deadline_s=100.0,
         size_bytes=0,
         asked=None,
+        features=None,
         **brought,
     ):
         """A request arrives: from a client, perhaps with what affinity goes by, or with a path from
@@ -72,6 +73,7 @@ class Story:
         self.requests[ref] = Request(
             f"r{ref}", keyed, {"work": ref}, path, size_bytes=size_bytes, asked=asked
         )
+        self.requests[ref].features = features
         event = ev.Arrived(ref, self.requests[ref], deadline_s, origin, **brought)
         return self.tell(event, now_s)
 

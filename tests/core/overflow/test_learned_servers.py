@@ -26,3 +26,11 @@ def test_how_many_may_be_away_does_not_move_with_what_is_believed(story):
     """Links have as many connections from the start."""
     one = story(servers=8, bounds=ServerBounds(min=2, max=32), queue_limit=0)
     assert one.machine.settings.away_limit == 32
+
+
+def test_services_that_take_no_time_end_as_others_do(story):
+    """`service_ms: 0` is allowed, and the first end is before anything is measured."""
+    one = story(neighbors=(), servers=8, bounds=ServerBounds(), service_s=0.0)
+    one.arrive(1)
+    one.tell(ev.ServiceEnded(1, DONE, 0.0))
+    assert one.machine.servers.total == 8

@@ -54,6 +54,7 @@ class UnlikeServers:
 
     on_block = OVERFLOW
     is_alike = False
+    counts_work = False
     has_seats = True
     lines = 1
     site_waiting = property(lambda self: self.waiting)

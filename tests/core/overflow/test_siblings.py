@@ -25,6 +25,7 @@ from spillover.core.overflow.siblings import (
     NO_DEMAND,
     QUIET_S,
     RECONNECT_S,
+    RETRY_S,
     SILENCE_S,
     Siblings,
 )
@@ -201,6 +202,38 @@ def test_what_a_lost_node_was_running_is_waited_for_before_its_servers_are_used(
     assert one.share == 3, "it may be cut off only, and goes on"
 
 
+def test_work_that_began_after_the_stream_had_ended_is_waited_for_too() -> None:
+    """Found by a random history: its stream broke, and a moment later the node died."""
+    _, other = two_nodes(6)
+    other.demands(NO_DEMAND._replace(work_s=3.0), 1.0)
+    other.lost(1, 2.0)
+    other.lost(1, 2.1, is_dead=True)
+    other.woke(5.0)
+    assert other.share == 3
+    other.woke(5.1)
+    assert other.share == 6
+
+
+def test_a_node_that_has_made_many_views_alone_is_in_the_next_but_one() -> None:
+    """Found by a random history: the others reached its number by one view each RETRY_S."""
+    one, other = two_nodes(6)
+    other.lost(1, 1.0)
+    for step in range(2, 42):  # a third node never answers it
+        other.heard(3, SiblingLoad((2,), NO_VIEW, 0, 0, 0, 0.0, 0.0), step * RETRY_S)
+        other.woke(step * RETRY_S)
+    for _ in range(2):  # what was given on the stream that broke is to be counted anew
+        other.heard(1, SiblingLoad((2,), one.view, 0, 0, 0, 0.0, 0.0), 21.0)
+        other.lost(1, 21.0)
+    other.heard(1, SiblingLoad((2,), one.view, 0, 0, 0, 0.0, 0.0), 21.0)
+    other.take()
+    one.heard(2, SiblingLoad((1, 3), NO_VIEW, 0, 0, 0, 0.0, 0.0), 21.0)
+    for now_s in (21.0 + ABSENT_S, 21.0 + ABSENT_S + RETRY_S):
+        one.heard(2, SiblingLoad((1, 3), NO_VIEW, 0, 0, 0, 0.0, 0.0), now_s)
+        pass_on(one, other, now_s=now_s)
+    assert one.is_settled
+    assert one.view == other.view > (30, 2)
+
+
 def test_a_node_whose_stream_has_ended_keeps_its_share_if_it_comes_back_soon() -> None:
     """Only one stream of the two broke: the node at its other end has not lost anybody."""
     one, other = two_nodes(4)
@@ -289,6 +322,24 @@ def test_servers_given_in_a_view_before_it_is_installed_here_are_not_lost() -> N
     other.heard(1, Installed((9, 1), (1, 2), (1, 2), 1), 1.0)
     assert other.share == 3
     assert one.share == 3
+
+
+@pytest.mark.parametrize("gives", [Prepare((10, 1)), None])
+def test_servers_given_in_a_view_that_is_not_installed_here_are_nobodys(
+    gives: Prepare | None,
+) -> None:
+    """They are counted anew by whoever makes the next view: else the site would have more."""
+    _, other = two_nodes(6)
+    other.heard(1, Prepare((9, 1)), 1.0)
+    other.heard(1, Give((9, 1), 2), 1.0)
+    if gives is None:  # this one makes the next
+        other.demands(NO_DEMAND._replace(work_s=1.0), 1.0)
+        other.lost(1, 1.0, is_dead=True)
+        assert (other.members, other.share) == ({2}, 3)
+    else:
+        other.heard(1, gives, 1.0)
+        other.heard(1, Installed((10, 1), (1, 2), (1, 2), 1), 1.0)
+        assert other.share == 1
 
 
 def test_servers_are_not_given_to_a_node_that_does_not_hear_it() -> None:
@@ -465,11 +516,14 @@ def test_views_are_made_whatever_number_a_sibling_tells(number: int) -> None:
 
 @pytest.mark.timeout(0)
 @pytest.mark.skipif(not MANY, reason="set SPILLOVER_SITE_HISTORIES to how many")
-@pytest.mark.parametrize("cuts", [False, True])
-def test_many_more_histories(*, cuts: bool) -> None:
-    for seed in range(FIRST, FIRST + MANY // 2):
+@pytest.mark.parametrize("kind", ["whole", "cut", "growing"])
+def test_many_more_histories(kind: str) -> None:
+    for seed in range(FIRST, FIRST + MANY // 3):
         try:
-            play(seed, cuts=cuts)
+            if kind == "growing":
+                grow(seed)
+            else:
+                play(seed, cuts=kind == "cut")
         except AssertionError as error:
-            error.add_note(f"seed {seed}, {cuts=}")
+            error.add_note(f"seed {seed}, {kind}")
             raise

@@ -19,6 +19,7 @@ from spillover_lab.reproduce.catalog import DOCUMENTS, FIGURES, select
 from spillover_lab.reproduce.drawing import images
 from spillover_lab.reproduce.figure import Effort
 from spillover_lab.reproduce.run import RunOutcome, RunPlan, read_record, reproduce, run_plan
+from spillover_lab.rivals import queues
 from support.waiting import until
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -55,15 +56,29 @@ def test_statements_hold_and_the_figure_draws(name, monkeypatch):
 
 @pytest.mark.slow
 def test_policies_are_played_on_the_same_requests(monkeypatch):
-    """A hot neighbor, with few requests: its figures come out, and draw."""
-    play = policies.play
+    """A hot neighbor and rules of others, with few requests: figures come out, and draw."""
+    arrivals_of = policies.arrivals_of
     monkeypatch.setattr(
-        policies, "play", lambda cell, *more: play(replace(cell, requests=2_000), *more)
+        policies, "arrivals_of", lambda cell, seed: arrivals_of(replace(cell, requests=2_000), seed)
     )
-    figure = FIGURES["policies-6"]
-    values = figure.compute(Effort.DEFAULT, 1)
-    assert all(statement.judge(values).measured for statement in figure.statements)
-    assert images(figure.panels(values), figure.columns)[0].startswith(PNG)
+    monkeypatch.setattr(policies, "PUBLISHED_CELLS", policies.PUBLISHED_CELLS[:1])
+    for name in ("policies-6", "policies-7"):
+        figure = FIGURES[name]
+        values = figure.compute(Effort.DEFAULT, 1)
+        cells = figure.statements[: len(values["cells"])]
+        assert all(statement.judge(values).measured for statement in cells)
+        assert images(figure.panels(values), figure.columns)[0].startswith(PNG)
+
+
+def test_others_rules_wait_as_long_as_the_engine_says_where_nothing_moves():
+    """Their FIFOs are those of the compiled engine."""
+    cell = replace(policies.PUBLISHED_CELLS[0], requests=2_000)
+    arrivals = policies.arrivals_of(cell, 1)
+    columns = arrivals.time_s, arrivals.cluster, arrivals.service_ms / 1e3
+    requests = list(zip(*(column.tolist() for column in columns), strict=True))
+    ended = queues.play(policies.topology_of(cell), requests, queues.Rule, 1)
+    mean = sum(wait_s for wait_s, _ in ended[100:]) / len(ended[100:])
+    assert mean == pytest.approx(policies.play(cell, "isolated", 1)["wait"])
 
 
 def test_names_are_unique_and_belong_to_their_document():

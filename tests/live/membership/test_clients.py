@@ -190,6 +190,15 @@ def test_a_node_that_takes_nothing_more_says_so_to_those_who_do_not_know(is_serv
         assert bed.ended == []
 
 
+def test_a_node_of_several_that_takes_nothing_more_says_so():
+    """Clients know each of them by its url alone."""
+    with Bed(url=URL) as bed:
+        bed.announce(1, "", "b")
+        bed.open("c")
+        bed.clients.part()
+        assert bed.last("c1") == PARTING_S
+
+
 def test_changes_that_overlap_are_told_once_more_and_not_by_a_node_that_has_ended():
     """Those who act on the first do not know of the second."""
     for ends in (False, True):

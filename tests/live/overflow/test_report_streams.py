@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from random import Random
 from types import SimpleNamespace
 
@@ -222,6 +223,28 @@ def test_whoever_has_left_or_has_another_stream_hears_nothing_more():
         await asyncio.wait_for(newer.until_ended(), 5.0)
 
     asyncio.run(main())
+
+
+def test_a_question_is_heard_by_each_listener_of_a_neighbor_in_its_turn():
+    """They are nodes of one cluster, or processes behind one address: one is to answer."""
+
+    async def main():
+        told, heard = Told(), ([], [])
+        for lines in heard:
+            told.streams.open(0, partial(_take, lines))
+        told.opened[0].end()
+        for number in range(4):
+            told.streams.ask(0, b"question %d\n" % number)
+        told.streams.ask(7, b"for nobody\n")
+        assert [len(lines) for lines in heard] == [2, 2]
+        assert {*heard[0], *heard[1]} == {b"question %d\n" % number for number in range(4)}
+
+    asyncio.run(main())
+
+
+def _take(lines, line):
+    lines.append(line)
+    return True
 
 
 def test_a_line_for_one_neighbor_leaves_over_its_link():

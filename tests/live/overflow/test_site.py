@@ -12,7 +12,7 @@ import pytest
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.quotas import Use
-from spillover.core.overflow.sibling_messages import Give
+from spillover.core.overflow.sibling_messages import Give, SiblingLoad
 from spillover.core.overflow.siblings import Siblings
 from spillover.live.overflow import sibling_wire
 from spillover.live.overflow.configured import Configured
@@ -100,6 +100,20 @@ def test_a_stream_ends_with_the_first_line_that_cannot_be_written():
     asyncio.run(main())
 
 
+def test_a_new_stream_begins_with_the_load_that_was_told_last():
+    """Until then its reader does not hear the node, and may go on without it."""
+
+    async def main():
+        async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
+            heard, load = [], SiblingLoad((2,), (1, 1), 0, 0, 2, 0.0, 0.0)
+            site.tell(ev.TellSibling(2, load))
+            site.tell(ev.TellSibling(2, GIVE))
+            site.greet(site.open(2, taken_by(heard)))
+            assert [sibling_wire.decode(line) for line in heard[1:]] == [load]
+
+    asyncio.run(main())
+
+
 def test_news_of_tenants_that_find_no_room_end_no_stream():
     async def main():
         async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
@@ -173,6 +187,24 @@ def test_a_sibling_is_dead_where_nothing_listens_any_more(listens):
             async with site_of_two(fed.put_nowait, url) as site, listening(site):
                 lost = await asyncio.wait_for(fed.get(), 20.0)
         assert lost == ev.SiblingLost(2, is_dead=not listens)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("listens", [True, False])
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_sibling_is_over_where_it_drains_and_nothing_listens_any_more(leaves, listens):
+    """One that does not drain may have been cut off, with requests under way."""
+
+    async def main():
+        async with scripted(b"") as server:
+            url = server.url if listens else f"http://127.0.0.1:{free_port()}"
+            async with site_of_two(pytest.fail, url) as site:
+                told = SiblingLoad((1,), (1, 1), 0, 0, 0, 0.0, 0.0, leaves)
+                site.siblings.heard(2, told, 0.0)
+                with pytest.raises(PeerError) as failed:
+                    await site.pass_on(2, "GET", "/requests/x", headers=[], body=b"", timeout_s=9)
+                assert site.is_over(2, failed.value) is (leaves and not listens)
 
     asyncio.run(main())
 

@@ -6,12 +6,14 @@ import asyncio
 import logging
 from contextlib import closing
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from spillover.live.leases.renewal.resp import RedisFailed, RespConnection, pack
 from spillover.live.leases.streams.client import Client
 from spillover.live.leases.streams.steps import Run
+from spillover.live.redis.address import read_again
 from spillover.live.redis.connection import RedisLink, Script
 from spillover.live.redis.rotation import RedisAddress
 from spillover.model.errors import InputError, StoreRefused
@@ -59,6 +61,18 @@ def test_whoever_connects_anew_uses_the_password_of_now(require, redis_servers, 
             say("new")
             assert [call() for call in calls] == [1, 1, 1]
             runner.run(link.close())
+
+
+def test_whoever_has_another_working_directory_reads_the_same_files(tmp_path, monkeypatch):
+    """Renewals do, so that a password that had changed cost all leases."""
+    monkeypatch.chdir(tmp_path)
+    file = Path("url")
+    file.write_text("rediss://:old@h:1/2?ssl_ca_certs=ca.pem")
+    address = RedisAddress(file)
+    file.write_text("rediss://:new@h:1/2?ssl_ca_certs=ca.pem")
+    monkeypatch.chdir("/")
+    found = read_again(address.parts)
+    assert (found["password"], found["ca"]) == ("new", str(tmp_path / "ca.pem"))
 
 
 def test_a_file_that_cannot_be_used_leaves_all_as_it_was_and_is_told_once(tmp_path, caplog):

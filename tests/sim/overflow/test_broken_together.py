@@ -60,12 +60,12 @@ def breaking(**how):
 )
 def test_broken_sites_do_not_acquit_each_other(keyed, links, policy, servers, seed):
     """Of what ends from five seconds on, some 2 % fail, and none with a key; in the end one in ten
-    seconds. Who is broken stays degraded, and says so."""
+    seconds of each of the two. Who is broken stays degraded, and says so."""
     played = play_three(seed, breaking(), three_sites(links, policy, servers), keyed=keyed)
     late = outcomes(played, FOUND_S)
     assert late["failed"] <= (0 if keyed else 0.03 * late.total())
     assert set(late) <= {"done", "failed"}
-    assert outcomes(played, ENDS_S - 20.0, ENDS_S)["failed"] <= 3
+    assert outcomes(played, ENDS_S - 20.0, ENDS_S)["failed"] <= 2 * len(BROKEN)
     assert played.clusters["a1"].machine.condition == "degraded"
     assert [len(played.changes[name]) <= 1 for name in ("a1", "a2")] == [True, True]
     assert played.changes["b"] == []

@@ -40,8 +40,9 @@ class GrowingSite(Site):
         node = self.members[number]
         if number > self.count or node.machine is not None:
             return
-        if any(other.number > self.count for other in self.alive):
-            self.after(END_POLL_S, self.start, number)  # see `is_calm`
+        is_calm = all(other.number <= self.count for other in self.alive)
+        if not is_calm or (self.at_backend and not self.is_begun):
+            self.after(END_POLL_S, self.start, number)  # see `is_calm`, and `Site.start`
             return
         self._go_by(number, self.count, anew=True)
         self.started_s[number] = self.now_s

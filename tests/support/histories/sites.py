@@ -11,6 +11,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
+from spillover.core.overflow.sibling_messages import NO_VIEW, SiblingLoad
 from spillover.core.overflow.siblings import Demand, Siblings
 
 LATE_S_MAX = 0.002
@@ -41,6 +42,8 @@ class SiteNode:
         self.running = 0
         self.waiting: deque[float] = deque()
         self.leaves = False
+        self.load: SiblingLoad | None = None
+        """What it has told last of its load, which is said first on each stream."""
         self.wakes_s = math.inf
         """When it is woken next."""
 
@@ -48,7 +51,7 @@ class SiteNode:
         self.life += 1
         site = self.site
         self.machine = Siblings(self.number, site.nodes, site.servers, site.now_s)
-        self.running, self.leaves = 0, False
+        self.running, self.leaves, self.load = 0, False, None
         self.waiting.clear()
         for other in site.others(self.number):
             site.connect(other, self.number)
@@ -79,6 +82,8 @@ class SiteNode:
         machine.demands(demand, now_s, gives_all=self.leaves)
         machine.check()
         for tell in machine.take():
+            if isinstance(tell.message, SiblingLoad):
+                self.load = tell.message
             self.site.send(self.number, tell.to, tell.message)
         self.site.wake(self)
         self.site.check()
@@ -118,6 +123,11 @@ class Site:
     @property
     def alive(self) -> list[SiteNode]:
         return [node for node in self.members.values() if node.machine is not None]
+
+    @property
+    def is_begun(self) -> bool:
+        """Returns whether a node has been in a view in this life."""
+        return any(node.machine and node.machine.view != NO_VIEW for node in self.alive)
 
     # --- time ---------------------------------------------------------------------------------
 
@@ -166,6 +176,8 @@ class Site:
         if is_up and frozenset((speaker, listener)) not in self.cut:
             if (speaker, listener) not in self.streams:
                 self.streams[speaker, listener] = [self.now_s]
+                if (load := self.members[speaker].load) is not None:
+                    self.send(speaker, listener, load)
         elif (machine := self.members[listener].machine) is not None:
             if self.members[speaker].machine is None:
                 machine.lost(speaker, self.now_s, is_dead=True)
@@ -209,7 +221,11 @@ class Site:
         node.machine = None
 
     def start(self, number: int) -> None:
-        if self.members[number].machine is None:
+        if self.members[number].machine is not None:
+            return
+        if self.at_backend and not self.is_begun:
+            self.after(WORK_S, self.start, number)  # nobody is left who knows that something runs
+        else:
             self.members[number].start()
 
     def leave(self, number: int) -> None:

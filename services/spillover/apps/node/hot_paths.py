@@ -34,7 +34,13 @@ from spillover.apps.node.answers import (
     with_lines,
 )
 from spillover.apps.node.counted_requests import CountedRequests
-from spillover.apps.node.intake import Headers, asked_name, read_headers, read_request
+from spillover.apps.node.intake import (
+    NO_HEADERS,
+    Headers,
+    asked_name,
+    read_headers,
+    read_request,
+)
 from spillover.apps.node.lookups import LOOKUP_METHODS, LOOKUP_PREFIX, Lookups
 from spillover.apps.node.pages import REQUESTS, Pages
 from spillover.apps.node.peer_paths import PEER_OF, PeerPaths, peer_of
@@ -200,15 +206,18 @@ class HotPaths:
             if self._site is not None:
                 self._site.tell_cluster(exchange)
             tenant = "" if self._doors is None else self._doors.submitter(exchange).tenant
-            if self._site is not None and self._is_for_later(exchange, body, self._site, tenant):
+            is_question = exchange.method == "GET"
+            headers = NO_HEADERS if is_question else read_headers(exchange.headers)
+            if (site := self._site) is not None and self._is_for_later(
+                exchange, headers, body, site, tenant
+            ):
                 task = asyncio.create_task(self._serve_later(exchange, body))
                 self._later.add(task)
                 task.add_done_callback(self._later.discard)
                 return
-            if exchange.method == "GET":
+            if is_question:
                 self._lookups.serve(exchange, tenant)
                 return
-            headers = read_headers(exchange.headers)
             exchange.headers.clear()  # read, and a third of what a queued request would keep
             limit_bytes = self._payload_limit_bytes
             if len(body) <= limit_bytes:
@@ -250,12 +259,14 @@ class HotPaths:
             return False
         return True
 
-    def _is_for_later(self, exchange: Exchange, body: bytes, site: SitePaths, tenant: str) -> bool:
+    def _is_for_later(
+        self, exchange: Exchange, headers: Headers, body: bytes, site: SitePaths, tenant: str
+    ) -> bool:
         """Returns whether a request that came whole needs a task, since others may have to be
         asked."""
         if exchange.method == "GET":
             return not site.is_known(exchange.path.removeprefix(LOOKUP_PREFIX), tenant)
-        name = asked_name(read_headers(exchange.headers), body)
+        name = asked_name(headers, body)
         return not site.is_here(exchange, name, tenant)
 
     async def _serve_later(self, exchange: Exchange, body: bytes) -> None:

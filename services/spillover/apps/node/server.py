@@ -47,6 +47,11 @@ LAST_WORDS_S = 0.1
 neighbor that has not heard of the end decides again. A connection that is just closed would leave
 it in doubt."""
 
+ACCEPTED_S = 0.01
+"""So long before its doors close nobody begins to connect, for who has connected to be accepted:
+else he is reset, perhaps with a request sent. Whoever comes meanwhile is refused a second later, so
+that it is short where no balancer has gone before."""
+
 IDLE_LEAVING_S = 1.0
 """The least seconds for which a connection without a request is kept that a client is to let go of:
 who sends one just then is answered."""
@@ -199,9 +204,8 @@ async def _leave(
     drain_s, results_s, lame_duck_s = limits_s
     lame_duck_s = 0.0 if ends.soon.is_set() else lame_duck_s
     rest_s = await shell.drain(drain_s, results_s, lame_duck_s)
-    if lame_duck_s > 0.0:  # else there are no balancers, and who comes may be turned away
-        let_nobody_begin(filter(None, bound))
-        await asyncio.sleep(LAST_WORDS_S)  # for those who have begun
+    let_nobody_begin(filter(None, bound))
+    await asyncio.sleep(LAST_WORDS_S if lame_duck_s > 0.0 else ACCEPTED_S)
     for server in servers:
         server.stop_listening()
     until_s = shell.now_s + rest_s

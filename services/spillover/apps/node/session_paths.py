@@ -17,9 +17,13 @@ from spillover.apps.http.exchange import Exchange
 from spillover.apps.http.problems import Problem
 from spillover.apps.node.answers import JSON_LINE, rate_limited
 from spillover.core.membership.letting_in import LettingIn
+from spillover.core.membership.node_clients import NodeCount
 from spillover.core.membership.session_events import servers_of
 from spillover.live.membership.clients import Clients, Session
+from spillover.live.membership.session_wire import SESSION
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.overflow.sibling_wire import Sessions
+from spillover.live.overflow.site import Site
 from spillover.model.access import ApiToken
 from spillover.model.configuration import Configuration
 from spillover.model.ids import request_id_of
@@ -27,6 +31,15 @@ from spillover.model.request import NAME_LENGTH_MAX, is_name
 from spillover.model.topology import Topology
 
 LOOK_S = 0.25
+
+TELL_S = 0.05
+"""Other nodes of the cluster are told so often how many clients are here, where that has changed:
+what they let in meanwhile may be too many."""
+
+ASKED_WITHIN_S = 2.0
+"""A node that has not told by then whether it has a session is taken to have none."""
+
+_FOUND, _NOT_FOUND = b'{"found":true}', b'{"found":false}'
 
 ATTEMPT = re.compile("[0-9]{1,9}")
 QUERY_MAX = 8
@@ -48,9 +61,15 @@ class SessionPaths:
             self._letting_in,
             shell.timers,
             numbers=self._numbers,
-            on_count=shell.neighborhood.streams.tell_clients,
+            on_count=self._counted,
+            shares_server=shell.number if shell.shares_address else None,
+            url=shell.cluster.url,
         )
         shell.neighborhood.streams.tell_clients(0)
+        self._shared_with: Site | None = None
+        self._is_telling = False
+        self._share()
+        shell.on_change.append(self._share)
         self._is_looking = self._has_parted = False
         shell.metrics.count_clients = self._count
         shell.on_close.append(self.clients.close)
@@ -64,8 +83,8 @@ class SessionPaths:
         client = request_id_of(tenant, name)
         if exchange.method == "DELETE":
             found = self.clients.leave(client, attempt, moved=moved)
-            body = b'{"found":true}' if found else b'{"found":false}'
-            exchange.answer_raw(200, JSON_LINE, body)
+            found = found or await self._left_elsewhere(exchange)
+            exchange.answer_raw(200, JSON_LINE, _FOUND if found else _NOT_FOUND)
             return
         self._count_in(client, tenant)
         try:
@@ -131,6 +150,47 @@ class SessionPaths:
         if not self._access.still_knows(token):  # since it was asked for
             session.end()
         return self._access.lasting(token, session.end)
+
+    # --- other nodes of the cluster -----------------------------------------------------------
+
+    @property
+    def here(self) -> Sessions:
+        """Returns what other nodes are told."""
+        return Sessions(*self.clients.here)
+
+    def hear(self, node: int, told: Sessions | None) -> None:
+        """Another node tells this; None where it is not heard any more."""
+        self.clients.hear(node, None if told is None else NodeCount(told.clients, told.let_in))
+        self._shell.neighborhood.streams.tell_clients(self.clients.of_cluster)
+
+    def _share(self) -> None:
+        """Have sessions count for the cluster where it has other nodes, now or from now on."""
+        if (site := self._shell.site) is not None and self._shared_with is None:
+            self._shared_with = site
+            site.share_sessions(self)
+
+    def _counted(self, of_cluster: int) -> None:
+        """Clients have come or gone here."""
+        self._shell.neighborhood.streams.tell_clients(of_cluster)
+        if self._shared_with is not None and not self._is_telling:
+            self._is_telling = True
+            self._shell.timers.at(self._shell.now_s + TELL_S, self._tell)
+
+    def _tell(self, _: float) -> None:
+        self._is_telling = False
+        if self._shared_with is not None:
+            self._shared_with.say_sessions()
+
+    async def _left_elsewhere(self, exchange: Exchange) -> bool:
+        """Have the other nodes end the session that a client leaves, whose connection for that has
+        come to this one. Returns whether one had it."""
+        site = self._shared_with
+        if site is None or exchange.asked_as:
+            return False
+        path = f"{SESSION}?{exchange.query.decode('ascii')}"
+        shown = [one for one in exchange.headers if one[0] == b"authorization"]
+        answers = await site.ask_all("DELETE", path, shown, b"", ASKED_WITHIN_S)
+        return any(status == 200 and body == _FOUND for _, status, body in answers)
 
     def _count(self) -> tuple[int, int, int]:
         return len(self.clients), self.clients.moves, self.clients.refused

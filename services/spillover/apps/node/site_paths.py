@@ -22,6 +22,7 @@ from spillover.apps.node.pages import REQUESTS
 from spillover.apps.node.peer_paths import check_sibling
 from spillover.live.http1.outgoing import Response
 from spillover.live.http1.written import head_lines
+from spillover.live.membership.session_wire import SESSION
 from spillover.live.overflow.agreement import CLUSTER_HEADER
 from spillover.live.overflow.identity import HELLO
 from spillover.live.overflow.protocol import AT_SIBLING, PEER_PREFIX
@@ -82,7 +83,9 @@ class SitePaths:
         check_sibling(self._shell, exchange)
         path = exchange.path.removeprefix(AT_SIBLING)
         is_of_request = path == REQUESTS or path.startswith((LOOKUP_PREFIX, EXPLAIN_PREFIX))
-        if not (is_of_request or (path in ASKED_OF_ALL and self._shell.shares_address)):
+        is_goodbye = path == SESSION and exchange.method == "DELETE"
+        of_process = path in ASKED_OF_ALL and self._shell.shares_address
+        if not (is_of_request or is_goodbye or of_process):
             raise Problem("not_found", f"{exchange.path}: expected what one node asks of another")
         exchange.path = path
         asked_as = dict(exchange.headers).get(ASKED_AS, KNOWN)
@@ -274,7 +277,9 @@ class SitePaths:
         try:
             told = await asked
         except PeerError as error:
-            return error if number in self._site.others or not may_run_twice else None
+            # One that has closed its door may wait for this node, which must not wait for it.
+            is_there = number in self._site.others and not self._site.is_over(number, error)
+            return error if is_there or not may_run_twice else None
         finally:
             if not exchange.response_complete:
                 exchange.unwatch()

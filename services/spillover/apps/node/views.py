@@ -10,7 +10,7 @@ from spillover import __version__
 from spillover.apps.node.pool_view import Count, Milliseconds, TokensState, tokens_state
 from spillover.core.overflow.decisions import describe
 from spillover.core.overflow.knowledge import NeighborView
-from spillover.core.overflow.pools import learned_servers, unlike_servers
+from spillover.core.overflow.pools import learned_servers, sized_servers, unlike_servers
 from spillover.core.overflow.shadow import Shadow
 from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.recent import REFUSED, WINDOW_S, RecentEnds
@@ -192,6 +192,18 @@ class SiteState(BaseModel):
     """How many requests wait at this node."""
 
 
+class EngineState(BaseModel):
+    """What engines say of themselves, all together; null is not said."""
+
+    model_config = ConfigDict(extra="allow")
+
+    running: Annotated[float, Field(ge=0.0)] | None
+    waiting: Annotated[float, Field(ge=0.0)] | None
+    """Requests that they hold back."""
+    held: Share | None
+    """The share of the cache that is in use, of the fullest."""
+
+
 class LearnedState(BaseModel):
     """The search for the number of servers. Beside it `servers` is the one that is believed to be
     best."""
@@ -209,6 +221,37 @@ class LearnedState(BaseModel):
     rate_per_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None
     """Requests a second that come to a good end while as many run as may, as measured last; null
     before that."""
+    ceiling: Count
+    """How many may run at most for now, by what engines say."""
+    engine: EngineState | None = None
+    """What they have said last; null where nobody is heard."""
+
+
+class WorkTypeState(BaseModel):
+    """What is known of how long requests of one type run."""
+
+    model_config = ConfigDict(extra="allow")
+
+    requests: Count
+    """How many were learned from."""
+    mean_ms: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+    error: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+    """The mean distance of expected and real times, as a share of the mean time."""
+    counted_error: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+    """The same, if each was expected to take the mean time. Where that is no larger, requests of
+    the type are counted."""
+
+
+class WorkState(BaseModel):
+    """What waits, where requests say how large they are."""
+
+    model_config = ConfigDict(extra="allow")
+
+    waiting_ms: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+    """For how long one server would be busy with it."""
+    unread: Count
+    """How many requests have said nothing that could be read: they count as the mean."""
+    types: dict[str, WorkTypeState]
 
 
 class NodeState(BaseModel):
@@ -232,6 +275,8 @@ class NodeState(BaseModel):
     """null where the cluster has one node."""
     learned: LearnedState | None = None
     """null where the number of servers is given."""
+    work: WorkState | None = None
+    """null where requests are counted."""
     draining: bool
     lame_duck: bool = False
     """While draining: clients are still served here as ever, until balancers know of it."""
@@ -348,7 +393,7 @@ def _learned_state(shell: NodeShell) -> LearnedState | None:
     servers = learned_servers(shell.machine.servers)
     if servers is None:
         return None
-    search = servers.search
+    search, load = servers.search, servers.engine.load
     return LearnedState(
         limit=servers.total,
         min=search.least,
@@ -356,7 +401,26 @@ def _learned_state(shell: NodeShell) -> LearnedState | None:
         found=search.is_found,
         moves=search.moves,
         rate_per_s=search.rate_per_s,
+        ceiling=search.ceiling,
+        engine=None if load is None else EngineState(**load._asdict()),
     )
+
+
+def _work_state(shell: NodeShell) -> WorkState | None:
+    servers = sized_servers(shell.machine.servers)
+    if servers is None:
+        return None
+    line = servers.line
+    types = {
+        kind: WorkTypeState(
+            requests=told.requests,
+            mean_ms=told.mean_s * 1e3,
+            error=told.error,
+            counted_error=told.counted_error,
+        )
+        for kind, told in line.expected.told().items()
+    }
+    return WorkState(waiting_ms=line.waiting_s * 1e3, unread=line.expected.unread, types=types)
 
 
 def _site_state(shell: NodeShell) -> SiteState | None:
@@ -418,6 +482,7 @@ def node_state(shell: NodeShell, now_s: float) -> NodeState:
         tokens=None if pool is None else tokens_state(shell, pool),
         site=_site_state(shell),
         learned=_learned_state(shell),
+        work=_work_state(shell),
         neighbors=_neighbor_states(shell, now_s),
         turned_away=[
             TurnedAwayState(id=cluster, reason=why, age_s=age_s)

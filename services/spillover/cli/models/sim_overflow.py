@@ -17,6 +17,7 @@ from rich.console import Console
 from spillover.cli.models import ModelResult
 from spillover.cli.models.progress import OnProgress, progress_bars
 from spillover.cli.parsing import some_of
+from spillover.commandline.option_types import above_zero, at_least_zero
 from spillover.commandline.terminal import listed, open_console, say, table_of
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
@@ -25,6 +26,7 @@ from spillover.model.statistics import SUMMARY_FIELDS
 from spillover.model.topology import Topology
 from spillover.policy.overflow.choosers import POLICY_NAMES
 from spillover.sim.overflow.shared import SHARED
+from spillover.workloads.generated import sized
 from spillover.workloads.options import add_schedule_options, read_schedule, stretched
 
 POLICIES = (*POLICY_NAMES, SHARED)
@@ -68,6 +70,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "from later seconds on (4,60:32): more of them slow each other down",
     )  # fmt: skip
     parser.add_argument(
+        "--sizes", type=above_zero, metavar="C2",
+        help="draw services that differ: lognormal, with the mean of their cluster and this "
+        "squared coefficient of variation",
+    )  # fmt: skip
+    parser.add_argument(
+        "--says", type=at_least_zero, metavar="OFF",
+        help="have requests say how large they are, and clusters count work: off by so much, the "
+        "standard deviation of a logarithm (0: exact)",
+    )  # fmt: skip
+    parser.add_argument(
         "--no-keys", action="store_true",
         help="send requests without keys: none is run again whose outcome is unknown",
     )  # fmt: skip
@@ -106,9 +118,13 @@ def run(options: argparse.Namespace) -> ModelResult:
         topology = replace(topology, shadow=options.shadow)
     if options.bears is not None:
         _check_bears(options)
+    if options.says is not None:
+        _check_says(options)
     plot = _plotter(options.plot)
     policies: Sequence[str] = options.compare or [options.policy or topology.policy]
     schedule, duration_s = read_schedule(options, topology.cluster_ids)
+    if options.sizes is not None:
+        schedule = _sized(options, schedule, topology)
     # Clusters, links and deadlines with the requests: else 2 would be half the load.
     topology = stretched(topology, options.time_scale)
     simulate = _engine(options, topology, duration_s)
@@ -138,6 +154,20 @@ def _check_bears(options: argparse.Namespace) -> None:
         raise InputError("--bears", "", "expected with --engine full: the fast one has no services")
     if options.faults is not None or SHARED in (options.compare or [options.policy]):
         raise InputError("--bears", "", f"expected without --faults and without {SHARED}")
+
+
+def _check_says(options: argparse.Namespace) -> None:
+    if options.engine == "fast":
+        raise InputError("--says", "", "expected with --engine full: the fast one counts requests")
+    if options.faults is not None or SHARED in (options.compare or [options.policy]):
+        raise InputError("--says", "", f"expected without --faults and without {SHARED}")
+
+
+def _sized(options: argparse.Namespace, schedule: Schedule, topology: Topology) -> Schedule:
+    if options.trace:
+        raise InputError("--sizes", "", "expected only with --workload: a trace has its own")
+    means_ms = {one.id: one.service_ms * options.time_scale for one in topology.clusters}
+    return sized(schedule, options.sizes, means_ms, seed=options.seed)
 
 
 def _engine(
@@ -180,6 +210,7 @@ def _engine(
             keyed=not options.no_keys,
             replay=shlex.join(["spillover", *sys.argv[1:]]),
             bears=options.bears or (),
+            says_off=options.says,
         )
 
     return full

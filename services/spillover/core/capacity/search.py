@@ -72,6 +72,7 @@ class CapacitySearch:
         "_waits",
         "_window",
         "base",
+        "ceiling",
         "least",
         "limit",
         "most",
@@ -80,6 +81,8 @@ class CapacitySearch:
 
     def __init__(self, least: int, most: int, start: int) -> None:
         self.least, self.most = least, most
+        self.ceiling = most
+        """The most for now, by what an engine says; never above `most`."""
         self.base = self.limit = min(max(start, least), most)
         self.moves = 0
         """How often the base has changed."""
@@ -114,6 +117,23 @@ class CapacitySearch:
     def is_full(self, now_s: float) -> None:
         """As many run as may, from now on."""
         self._window.is_full(now_s)
+
+    def bound(self, ceiling: int, now_s: float) -> bool:
+        """No more than this may run from now on; what was tried beyond is over. If it is more than
+        before, and the base was the most, larger ones are tried at once. Returns whether there is
+        another limit."""
+        ceiling = min(max(ceiling, self.least), self.most)
+        before, self.ceiling = self.ceiling, ceiling
+        if ceiling > before and self.base == before:
+            self._todo = self._todo or [LARGEST, LARGEST / 2.0]
+            self._waits = 1
+        if ceiling >= max(self.base, self.limit):
+            return False
+        if self.base > ceiling:
+            self.base = ceiling
+            self.moves += 1
+            self._tries = 0
+        return self._to_base(now_s)
 
     def ended(
         self,
@@ -232,7 +252,7 @@ class CapacitySearch:
         return self._to_base(now_s)
 
     def _go(self, step: float, now_s: float) -> bool:
-        other = other_number(self.base, step, self.least, self.most)
+        other = other_number(self.base, step, self.least, self.ceiling)
         if other == self.base:
             return False
         self._step, self.limit = step, other

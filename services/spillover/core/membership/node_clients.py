@@ -1,5 +1,9 @@
 """The clients of one node: who is let in, in which order they came, and what they are told. Pure.
 
+The nodes of a cluster tell each other how many clients they have (`NodeCount`), and let in no more
+than the cluster may have. Where they are behind one address they are one server to clients, whose
+ranks then go through all of them: first those of the node with the lowest number.
+
 A session is whatever the shell has of a client. Writing lines, and signs of life, are the shell's.
 """
 
@@ -7,11 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from spillover.core.membership.client_session import CHANGE_WAIT_S
 from spillover.core.membership.letting_in import LettingIn
 from spillover.core.membership.session_events import Announcement, SessionServer
+from spillover.model.ranges import Whole
 from spillover.policy.membership import surplus_of
 
 REPEAT_AFTER_S = CHANGE_WAIT_S + 3.0
@@ -31,11 +36,30 @@ class Session(Protocol):
 S = TypeVar("S", bound=Session)
 
 
-class NodeClients(Generic[S]):
-    """The clients of the node of one cluster."""
+class NodeCount(NamedTuple):
+    """What a node tells the others of its cluster."""
 
-    def __init__(self, cluster: str, letting_in: LettingIn) -> None:
-        self._cluster = cluster
+    clients: Whole
+    """The number of clients that have a session there."""
+    let_in: Whole
+    """The number of clients that it has let in since its start."""
+
+
+class NodeClients(Generic[S]):
+    """The clients of the node of one cluster, at this url. `shares_server` has its number where it
+    is one server to clients together with others."""
+
+    def __init__(
+        self,
+        cluster: str,
+        letting_in: LettingIn,
+        shares_server: int | None = None,
+        url: str | None = None,
+    ) -> None:
+        self._cluster, self._url = cluster, url
+        self._shares_server = shares_server
+        self._others: dict[int, NodeCount] = {}
+        """What the other nodes of the cluster tell, by their numbers."""
         self._letting_in = letting_in
         self._sessions: dict[str, S] = {}
         """The sessions by client, in the order in which they came."""
@@ -56,6 +80,39 @@ class NodeClients(Generic[S]):
         return client in self._sessions
 
     @property
+    def here(self) -> NodeCount:
+        """Returns what other nodes are told."""
+        return NodeCount(len(self._sessions), self._letting_in.count)
+
+    @property
+    def of_cluster(self) -> int:
+        """Returns how many clients the cluster has, as far as is known."""
+        return len(self._sessions) + sum(one.clients for one in self._others.values())
+
+    @property
+    def of_server(self) -> int:
+        """Returns how many clients are where clients take one server to be."""
+        return len(self._sessions) if self._shares_server is None else self.of_cluster
+
+    @property
+    def first_rank(self) -> int:
+        """Returns the rank of the client that came here first."""
+        own = self._shares_server or 0
+        return sum(one.clients for number, one in self._others.items() if number < own)
+
+    def hear(self, node: int, told: NodeCount, now_s: float) -> None:
+        """Another node tells this. Its first word only tells how things are: whom it let in before
+        that was for its own account."""
+        before = self._others.get(node)
+        self._others[node] = told
+        if before is not None and told.let_in > before.let_in:
+            self._letting_in.other_let_in(told.let_in - before.let_in, now_s)
+
+    def lose(self, node: int) -> None:
+        """Another node is not heard any more."""
+        self._others.pop(node, None)
+
+    @property
     def sessions(self) -> list[S]:
         """Returns them by rank."""
         return list(self._sessions.values())
@@ -63,12 +120,13 @@ class NodeClients(Generic[S]):
     @property
     def is_server(self) -> bool:
         """Returns whether clients have been told that they can be here."""
-        return any(server.id == self._cluster for server in self.servers)
+        own = self._cluster, self._url  # one of several nodes is known by its url alone
+        return any(one.id == own[0] or one.url == own[1] for one in self.servers)
 
     def is_full_for(self, client: str) -> bool:
         """Returns whether there is no place for it. One that has a session here, perhaps without
         knowing it, takes that one's place."""
-        return len(self._sessions) >= self._letting_in.most and client not in self._sessions
+        return self.of_cluster >= self._letting_in.most and client not in self._sessions
 
     def let_in(self, client: str, now_s: float, full_wait_s: float) -> float | None:
         """Returns None if this client may have a session now; else when to ask again, in
@@ -136,11 +194,11 @@ class NodeClients(Generic[S]):
         others = [number for name, number in numbers.items() if name in listed]
         if not others:
             return 0.0, False
-        count = len(self._sessions)
+        count = self.of_server
         surplus = surplus_of(count, count + sum(others), 1 + len(others))
         return surplus, len(others) == len(listed)
 
     def told(self, rank: int, surplus: float) -> Announcement:
         """Returns what the client of this rank is told."""
-        count = len(self._sessions)
-        return Announcement(self._cluster, *self.stamp, self.servers, count, rank, surplus)
+        place = self.of_server, self.first_rank + rank
+        return Announcement(self._cluster, *self.stamp, self.servers, *place, surplus)

@@ -14,6 +14,7 @@ from spillover.core.overflow.facts import NodeFacts
 from spillover.core.overflow.groups import Group
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.reporting import Gossip
+from spillover.core.overflow.sized_servers import Sizing
 from spillover.core.overflow.visit import Visit
 from spillover.policy.overflow.adaptive import DEPARTURE_S_MIN, estimate_s, has_idle
 from spillover.policy.overflow.pull import first_place
@@ -84,7 +85,11 @@ def in_time_at(node: NodeFacts, visit: Visit, now_s: float) -> Neighbor | None:
             break
         before += other.group is group
     may_go = visit.request.hops < node.settings.max_hops and node.may_send_away()
-    if not may_go or (before + 1) * departure_s < left_s:
+    wait_s = (before + 1) * departure_s
+    if isinstance(servers, Sizing):
+        left_s = visit.deadline_s - now_s - visit.work_s
+        wait_s = servers.wait_of(visit)
+    if not may_go or wait_s < left_s:
         return None
     unreported = group.neighbors.unreported()
     load, may_keep = group.home_load.load, True
@@ -153,7 +158,10 @@ def _better_off_with(
         still_s = now_s - group.started_s
         departure_s = seen_departure_s(departure_s, servers.service_s, still_s)
     departure_s = max(departure_s, DEPARTURE_S_MIN)
-    first = first_place(there_s, departure_s)
+    if isinstance(servers, Sizing):
+        first = servers.first_place(there_s)
+    else:
+        first = first_place(there_s, departure_s)
     if first >= servers.waiting or not neighbor.accepting or neighbor.rank:
         return None
     for visit in islice(line, first, first + LOOKS_MAX):

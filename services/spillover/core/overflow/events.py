@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from spillover.core.overflow.sibling_messages import SiblingMessage
 from spillover.model.affinity import RanAt
 from spillover.model.causes import Cause
+from spillover.model.engine_load import EngineLoad
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
@@ -265,6 +266,14 @@ class Drain(Event):
 @dataclass(slots=True)
 class Resume(Event):
     """An operator has the cluster accept again."""
+
+
+@dataclass(slots=True)
+class EngineSaid(Event):
+    """What runs the work has said how much of it there is; None where it has said nothing for long.
+    Only where the number of servers is learned."""
+
+    load: EngineLoad | None
 
 
 @dataclass(slots=True)

@@ -133,8 +133,10 @@ class NodeFacts:
     def accept_probability_of(self, group: Group) -> float:
         """Returns P of one group of types."""
         fitting = group.fitting
-        # With servers alike nothing waits while one is free: both say the same.
-        waiting = fitting.site_waiting if group.is_alike else max(0, fitting.ahead)
+        # With servers alike nothing waits while one is free: both say the same, unless work is
+        # counted.
+        by_count = group.is_alike and not self.servers.counts_work
+        waiting = fitting.site_waiting if by_count else max(0, fitting.ahead)
         return self.admission.accept_probability(fitting, waiting)
 
     @property

@@ -5,9 +5,11 @@ How many may run is the business of `core.capacity.search`, which sees each end 
 
 from __future__ import annotations
 
+from spillover.core.capacity.engine import EngineBound
 from spillover.core.capacity.search import CapacitySearch
 from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.visit import Visit
+from spillover.model.engine_load import EngineLoad
 from spillover.model.server_bounds import ServerBounds
 from spillover.policy.overflow.base import OwnLoad
 
@@ -16,11 +18,12 @@ class LearnedServers(FifoServers):
     """`total` is how many may run now; estimates, and what neighbors are told, go by `believed`,
     which is tried less often."""
 
-    __slots__ = ("_is_stopped", "_is_undone", "search")
+    __slots__ = ("_is_stopped", "_is_undone", "engine", "search")
 
     def __init__(self, bounds: ServerBounds, service_s: float, delivery_s: float) -> None:
         super().__init__(bounds.start, service_s, delivery_s)
         self.search = CapacitySearch(bounds.min, bounds.max, bounds.start)
+        self.engine = EngineBound()
         self._is_undone = False
         """Whether the work whose server is about to be free has come to nothing."""
         self._is_stopped = False
@@ -88,14 +91,23 @@ class LearnedServers(FifoServers):
 
     def _ended(self, *, is_good: bool, is_stopped: bool = False) -> None:
         mean_s = self.service_s
-        spread2 = self._service_variance_s2 / (mean_s * mean_s)
+        # A topology may say that services take no time.
+        spread2 = self._service_variance_s2 / (mean_s * mean_s) if mean_s else 0.0
         # What waits starts at once.
         running = self.busy + (self.waiting > 0)
         told = running, self.waiting, spread2, self.now_s
         if self.search.ended(*told, is_good=is_good, is_stopped=is_stopped):
-            self.total = self.search.limit
-            self.up = self.search.base
-            self._busy_max = max(self.total, self.busy)
+            self._use_limit()
+
+    def engine_said(self, load: EngineLoad | None) -> None:
+        """What runs the work has said how much that is; None if it has not for long."""
+        if self.engine.said(load, self.search, self.busy, self.now_s):
+            self._use_limit()
+
+    def _use_limit(self) -> None:
+        self.total = self.search.limit
+        self.up = self.search.base
+        self._busy_max = max(self.total, self.busy)
 
     def own_load(
         self,

@@ -183,6 +183,7 @@ class NodeMachine(NodeFacts):
             ev.HeldUp: self._held_up,
             ev.Drain: self._drain,
             ev.Resume: self._resume,
+            ev.EngineSaid: self._engine_said,
             ev.ServersDown: self._servers_down,
             ev.ServersUp: self._servers_up,
             ev.TokensSet: self._tokens_set,
@@ -956,12 +957,15 @@ class NodeMachine(NodeFacts):
     def _share_servers(self, site: SiteServers, now_s: float) -> None:
         """Serves the queue with servers that siblings have given, and gives them those that are
         idle."""
-        siblings = site.siblings
+        siblings, admission = site.siblings, self.admission
+        is_usual = not (site.down or site.resting or admission.draining)
+        if is_usual and siblings.is_calm(site.waiting, site.busy, now_s):
+            return
         if siblings.share != site.total and site.take_share():
             self._serve_queue(now_s)
         self.home_load.elsewhere = siblings.load
-        demand = site.demand(self.home_load.own, leaves=self.admission.draining)
-        siblings.demands(demand, now_s, gives_all=self.admission.emptying)
+        demand = site.demand(self.home_load.own, leaves=admission.draining)
+        siblings.demands(demand, now_s, gives_all=admission.emptying)
         if siblings.share != site.total:
             site.take_share()
         for one in siblings.take():
@@ -1115,6 +1119,11 @@ class NodeMachine(NodeFacts):
         self.held.use(self.settings.held_limit_bytes)
         held_bytes = self.held.request_bytes
         self.carried = Carried(self.register.away, len(self.register.visits), held_bytes)
+
+    def _engine_said(self, event: ev.EngineSaid, now_s: float) -> None:
+        if self._learned is not None:
+            self._learned.engine_said(event.load)
+            self._serve_queue(now_s)
 
     def _servers_down(self, event: ev.ServersDown, now_s: float) -> None:
         """Starts nothing until the servers are up. What waits goes to neighbors, or waits until its

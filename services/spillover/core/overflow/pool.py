@@ -136,6 +136,9 @@ class ServerPool(Servers, Protocol):
     """What is done with a visit for which there is no server: `model.unlike_servers.ON_BLOCK`."""
     has_seats: bool
     """Whether `seats` may say so of any visit."""
+    counts_work: bool
+    """Whether `ahead` is counted by how long what waits is expected to run: in requests of mean
+    size."""
     is_alike: bool
     """Whether any server fits any visit. Else one that waits may hold a token, with which another
     could start once it has left."""

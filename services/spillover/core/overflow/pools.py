@@ -12,6 +12,7 @@ from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.siblings import Siblings
 from spillover.core.overflow.site_servers import SiteServers
+from spillover.core.overflow.sized_servers import SizedLearnedServers, SizedServers, Sizing
 
 if TYPE_CHECKING:
     from spillover.core.overflow.visit import Visit
@@ -25,9 +26,11 @@ def pool_of(settings: NodeSettings, now_s: float) -> ServerPool:
         siblings = Siblings(settings.node, settings.nodes, settings.servers, now_s)
         return SiteServers(siblings, service_s, delivery_s)
     if settings.bounds is not None:
-        return LearnedServers(settings.bounds, service_s, delivery_s)
+        learned = SizedLearnedServers if settings.counts_work else LearnedServers
+        return learned(settings.bounds, service_s, delivery_s)
     if settings.pool is None:
-        return FifoServers(settings.servers, service_s, delivery_s)
+        alike = SizedServers if settings.counts_work else FifoServers
+        return alike(settings.servers, service_s, delivery_s)
     from spillover.core.tokens.servers import TokenServers  # noqa: PLC0415
 
     groups, own = settings.type_groups, settings.cluster
@@ -40,6 +43,11 @@ def pool_of(settings: NodeSettings, now_s: float) -> ServerPool:
 def learned_servers(servers: ServerPool) -> LearnedServers | None:
     """Returns the pool as that of servers whose number is learned; None where it is given."""
     return servers if isinstance(servers, LearnedServers) else None
+
+
+def sized_servers(servers: ServerPool) -> Sizing | None:
+    """Returns the pool as one that counts work; None where it counts requests."""
+    return servers if isinstance(servers, Sizing) else None
 
 
 def site_servers(servers: ServerPool) -> SiteServers | None:

@@ -42,7 +42,7 @@ class Gossip:
             sequence=self.sequence,
             accept_probability=node.accept_probability,
             neighborhood_accept_probability=node.neighborhood_accept_probability,
-            queue_length=servers.site_waiting,
+            queue_length=max(0, node.ahead) if servers.counts_work else servers.site_waiting,
             servers=node.settings.servers,
             accepting=node.accepting,
             hears=node.neighbors.heard_now(),

@@ -32,6 +32,8 @@ class FifoServers(Pauses):
     """Blocked requests wait here or go to a neighbor, as the policy says."""
     is_alike = True
     has_seats = False
+    counts_work = False
+    """Whether what waits is counted by how long it is expected to run (`sized_servers`)."""
 
     __slots__ = (
         "_busy_max",
@@ -42,6 +44,7 @@ class FifoServers(Pauses):
         "_service_variance_s2",
         "busy",
         "down",
+        "line",  # of `Sizing`, which some pools are
         "next_s",
         "now_s",
         "service_s",

@@ -65,6 +65,9 @@ class NodeSettings:
     affinity: bool = False
     """Its clients' requests have sessions, and what is missing where one has not run is weighed
     between it and its neighbors."""
+    counts_work: bool = False
+    """Its requests say how large they are, and what waits is counted by how long that is expected
+    to run. Of one node alone, with servers that are alike."""
     foreign_limit: int = field(init=False)
     """Up to which length of the queue neighbors' requests are taken; see `admission`."""
     away_limit: int = field(init=False)
@@ -104,4 +107,5 @@ class NodeSettings:
             asks=cluster.probe is not None,
             passes=cluster.passes,
             affinity=cluster.weighs_between_sites,
+            counts_work=cluster.counts_work,
         )

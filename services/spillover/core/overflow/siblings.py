@@ -24,7 +24,7 @@ Not here: requests, and how messages travel.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -123,9 +123,13 @@ class Siblings:
     what comes (`heard`) and of connections that break (`lost`), and takes what is to be told
     (`take`)."""
 
-    def __init__(self, number: int, nodes: int, servers: int, now_s: float) -> None:
+    def __init__(  # noqa: PLR0915 - no more than what it remembers
+        self, number: int, nodes: int, servers: int, now_s: float
+    ) -> None:
         assert number >= 1
         self.number, self.nodes, self.servers = number, nodes, servers
+        self._nodes_most = nodes
+        """The largest number of nodes that there were by what this one has gone by."""
         self.share = 0
         self.view: View = NO_VIEW
         self.viewed_s = -math.inf
@@ -142,6 +146,13 @@ class Siblings:
         """Their numbers, in order."""
         self.load = 0.0
         """The work that clients of the others bring."""
+        self.waiting = 0
+        """How many requests wait at the others that it shares servers with, and have been given no
+        server."""
+        self.foreign = 0
+        """How many of those neighbors have sent."""
+        self.idle = 0
+        """How many servers are idle at those."""
         self._promised: View = NO_VIEW
         """The latest view that this node was asked for; it is being made while it is not `view`."""
         self._answers: dict[int, Frozen] = {}
@@ -169,10 +180,18 @@ class Siblings:
         self._back_by_s: dict[int, float] = {}
         """When a view is made without those whose streams have ended and who may be there."""
         self._demand = NO_DEMAND
+        self._waiting = self._busy = 0
+        """What it says of requests, as of the last event."""
         self._busy_s = now_s
         """When something was last under way at the site, as far as this node knows."""
         self._told: SiblingLoad | None = None
         self._told_s = now_s
+        self._tell_s = now_s
+        """When the load is to be told next."""
+        self._silence_s = math.inf
+        """Until then no sibling is lost by its silence."""
+        self._is_news = True
+        """False where nothing has happened since `demands` but at a pool that runs requests."""
         self._tells: list[Tell] = []
 
     # --- what is known ------------------------------------------------------------------------
@@ -197,32 +216,23 @@ class Siblings:
             ]
         )
 
-    @property
-    def waiting(self) -> int:
-        """Returns how many requests wait at the others that it shares servers with."""
-        return sum(one.unserved for _, one in self._sharing())
-
-    @property
-    def foreign(self) -> int:
-        """Returns how many of those neighbors have sent."""
-        return sum(load.foreign for load, _ in self._sharing())
-
-    @property
-    def idle(self) -> int:
-        """Returns how many servers are idle at those."""
-        return sum(load.idle for load, _ in self._sharing())
-
-    def _sharing(self) -> Iterator[tuple[SiblingLoad, Sibling]]:
-        """Yields the siblings that can be given servers, and give some."""
+    def _count(self) -> None:
+        """What the others have told has changed, or who they are: have its sums."""
+        self._is_news = True
+        load, waiting, foreign, idle = 0.0, 0, 0, 0
         for sibling, one in self.known.items():
-            if one.load is not None and self._may_give(sibling, one):
-                yield one.load, one
+            if one.load is None:
+                continue
+            load += one.load.load
+            if self._may_give(sibling, one):  # and is given by it
+                waiting += one.unserved
+                foreign += one.load.foreign
+                idle += one.load.idle
+        self.load, self.waiting, self.foreign, self.idle = load, waiting, foreign, idle
 
     def next_deadline(self) -> float:
         """Returns when something is due. It is asked for after each event."""
-        due_s = self._tell_at_s()
-        for one in self.known.values():
-            due_s = min(due_s, one.heard_s + SILENCE_S)
+        due_s = min(self._silence_s, self._tell_s)
         if self._spare and self._is_counted:
             due_s = min(due_s, self._spare_from_s)
         if self._waits_until_s > -math.inf:
@@ -239,17 +249,15 @@ class Siblings:
             self._hears = tuple(sorted(self.known))
             self._unmet -= {sender}
         one.heard_s = now_s
+        self._silence_s = min(self._silence_s, now_s + SILENCE_S)
         match message:
             case SiblingLoad():
                 one.load, one.told_s, one.given = message, now_s, 0
-                self._add_loads()
                 self._latest = later(message.view, self._latest)
             case Prepare():
                 self._prepare(sender, message, now_s)
-            case Frozen() if self._answers and message.view == self._promised:
-                self._answers[sender] = message
-                if one.load is not None:
-                    one.load = replace(one.load, view=message.view, leaves=message.leaves)
+            case Frozen():
+                self._answered(sender, one, message)
             case Installed() if message.view == self._promised and not self._answers:
                 self._install(message, now_s)
             case Give() if self.is_settled and message.view == self.view:
@@ -261,6 +269,7 @@ class Siblings:
                 self._early += message.servers  # the giver has installed it sooner
             case _:
                 pass  # of another view: what it was about is counted anew
+        self._count()
         self._see(now_s)
 
     def lost(self, sibling: int, now_s: float, *, is_dead: bool = False) -> None:
@@ -269,16 +278,14 @@ class Siblings:
         self._doubts |= sibling in self.members or self._promised != self.view
         was_known = self.known.pop(sibling, None) is not None
         self._hears = tuple(sorted(self.known))
-        self._add_loads()
+        self._count()
         if was_known:
-            self._spare_from_s = max(self._spare_from_s, now_s + self._demand.work_s)
             self._back_by_s[sibling] = now_s + RECONNECT_S
         was_awaited = is_dead and self._back_by_s.pop(sibling, None) is not None
         if was_known or was_awaited:
+            # It may have gone on after its stream had ended.
+            self._spare_from_s = max(self._spare_from_s, now_s + self._demand.work_s)
             self._see(now_s)
-
-    def _add_loads(self) -> None:
-        self.load = sum(one.load.load for one in self.known.values() if one.load is not None)
 
     def excuse(self, late_s: float) -> None:
         """This process was late by so much: nobody was silent meanwhile."""
@@ -287,9 +294,12 @@ class Siblings:
 
     def woke(self, now_s: float) -> None:
         """Look at what is due."""
-        for sibling, one in list(self.known.items()):
-            if now_s >= one.heard_s + SILENCE_S:
-                self.lost(sibling, now_s)
+        if now_s >= self._silence_s:
+            for sibling, one in list(self.known.items()):
+                if now_s >= one.heard_s + SILENCE_S:
+                    self.lost(sibling, now_s)
+            heard_s = [one.heard_s for one in self.known.values()]
+            self._silence_s = min(heard_s, default=math.inf) + SILENCE_S
         self._see(now_s)
 
     def use(self, servers: int, now_s: float) -> None:
@@ -302,7 +312,7 @@ class Siblings:
     def passes_over(self, age_s: float, departure_s: float, now_s: float) -> bool:
         """Returns whether a server that has become free goes to a sibling, where something has
         waited longer than the `age_s` of the oldest here; it is given then."""
-        if not self.is_settled or not self.share:
+        if not self.waiting or not self.is_settled or not self.share:
             return False
         oldest_s, oldest = age_s, None
         for sibling, one in self.known.items():
@@ -317,17 +327,34 @@ class Siblings:
             self._give(oldest, 1)
         return oldest is not None
 
+    def is_calm(self, waiting: int, busy: int, now_s: float) -> bool:
+        """Returns whether `demands` need not be told that so many wait and run now, at a pool whose
+        servers are up and which does not leave: as is so after most events."""
+        told = self._told
+        if self._is_news or told is None:
+            return False
+        self._waiting, self._busy = waiting, busy
+        idle = 0 if waiting or self.share <= busy else self.share - busy
+        self._tell_s = self._told_s + _pause_s(told, waiting, idle)
+        if now_s >= self._tell_s or (idle and self.waiting):
+            return False
+        if waiting or self.waiting or idle + self.idle < self.servers:
+            self._busy_s = now_s
+            return True
+        return now_s < self._busy_s + QUIET_S
+
     def demands(self, demand: Demand, now_s: float, *, gives_all: bool = False) -> None:
         """The pool has this to do now. Idle servers go where requests wait; with `gives_all` all of
         them go."""
         has_turned, self._demand = demand.leaves != self._demand.leaves, demand
+        self._waiting, self._busy = demand.waiting, demand.busy
         if has_turned:
             self._see(now_s)
         if self.is_settled:
             self._give_idle(gives_all=gives_all)
             self._even_out(now_s)
-        if now_s >= self._tell_at_s():
-            self._tell_load(now_s)
+        self._tell_if_due(now_s)
+        self._is_news = not demand.can_run or demand.leaves
 
     def take(self) -> list[Tell]:
         """Returns what is to be told, in order; to be called once for each."""
@@ -338,7 +365,7 @@ class Siblings:
 
     def use_nodes(self, nodes: int, now_s: float) -> None:
         """The site has so many nodes from now on: others may come, or are leaving."""
-        self.nodes = nodes
+        self.nodes, self._nodes_most = nodes, max(nodes, self._nodes_most)
         self._see(now_s)
 
     def begin_alone(self, now_s: float) -> None:
@@ -354,6 +381,11 @@ class Siblings:
         return frozenset(range(1, self.nodes + 1))
 
     @property
+    def _ever(self) -> frozenset[int]:
+        """Returns those too that it has no more: they may still be there, and have servers."""
+        return frozenset(range(1, self._nodes_most + 1))
+
+    @property
     def _share_max(self) -> int:
         """The largest share that is believed, whatever a sibling tells: those of nodes that were
         cut off from each other may be more than `servers`, and siblings may go by another
@@ -364,10 +396,9 @@ class Siblings:
 
     @property
     def _own_idle(self) -> int:
-        demand = self._demand
-        if demand.waiting and demand.can_run:
+        if self._waiting and self._demand.can_run:
             return 0
-        return self.share - demand.busy if self.share > demand.busy else 0
+        return self.share - self._busy if self.share > self._busy else 0
 
     def _give_idle(self, *, gives_all: bool) -> None:
         idle = self._own_idle
@@ -375,7 +406,7 @@ class Siblings:
             count = min(idle, self.known[there].unserved)
             self._give(there, count)
             idle -= count
-        if not (gives_all and idle) or self._demand.waiting:
+        if not (gives_all and idle) or self._waiting:
             return
         # Not to those that leave, too: they would give them back at once.
         others = sorted(self._staying())
@@ -390,7 +421,7 @@ class Siblings:
         is under way at the site: a node that has come late has no servers otherwise until it
         needs them. That is seen from the sum: whatever runs is nobody's idle server."""
         own = self._own_idle
-        if self._demand.waiting or self.waiting or own + self.idle < self.servers:
+        if self._waiting or self.waiting or own + self.idle < self.servers:
             self._busy_s = now_s
             return
         is_quiet = now_s >= self._busy_s + QUIET_S
@@ -422,6 +453,7 @@ class Siblings:
     def _give(self, sibling: int, servers: int) -> None:
         self.share -= servers
         self.known[sibling].given += servers
+        self._count()
         self._tells.append(Tell(sibling, Give(self.view, servers)))
 
     # --- the load -----------------------------------------------------------------------------
@@ -436,21 +468,24 @@ class Siblings:
 
     def _tell_at_s(self) -> float:
         """When the load is to be told next."""
-        told, demand = self._told, self._demand
+        told = self._told
         if told is None or (told.hears, told.view, told.leaves) != (
             self._hears,
             self._told_view,
-            demand.leaves,
+            self._demand.leaves,
         ):
             return self._told_s
-        idle = self._told_idle
-        if told.waiting != demand.waiting or (not told.idle) != (not idle):
-            return self._told_s + TELL_S
-        return self._told_s + (IDLE_TELL_S if told.idle != idle else BEAT_S)
+        return self._told_s + _pause_s(told, self._waiting, self._told_idle)
+
+    def _tell_if_due(self, now_s: float) -> None:
+        self._tell_s = self._tell_at_s()
+        if now_s >= self._tell_s:
+            self._tell_load(now_s)
+            self._tell_s = now_s + BEAT_S
 
     def _tell_load(self, now_s: float) -> None:
         demand = self._demand
-        told = (demand.waiting, demand.foreign, self._told_idle, demand.age_s, demand.load)
+        told = (self._waiting, demand.foreign, self._told_idle, demand.age_s, demand.load)
         self._told = SiblingLoad(self._hears, self._told_view, *told, demand.leaves)
         self._told_s = now_s
         for other in sorted((self._all | self.known.keys()) - {self.number}):
@@ -477,8 +512,8 @@ class Siblings:
         if self._spare and self._is_counted and now_s >= self._spare_from_s:
             self.share += self._spare
             self._spare = 0
-        if now_s >= self._tell_at_s():
-            self._tell_load(now_s)
+        self._is_news = True
+        self._tell_if_due(now_s)
 
     @property
     def _is_counted(self) -> bool:
@@ -503,7 +538,7 @@ class Siblings:
         missed = self.known.keys() | self._heard_of | self._unmet
         is_first = self._promised == NO_VIEW and all(load.view == NO_VIEW for load in loads)
         until_s = max([s for one, s in self._back_by_s.items() if one not in up], default=-math.inf)
-        if not (missed - up or (is_first and not up >= self._all)):
+        if not (missed - up or (is_first and not up >= self._ever)):
             self._patience_s = math.inf
         else:
             if self._patience_s == math.inf:
@@ -525,6 +560,7 @@ class Siblings:
         self._latest = number_after(later(self._promised, self._latest)[0]), self.number
         self._promised, self._wanted = self._latest, nodes
         self._doubts, self._early = False, 0
+        self._tell_load(now_s)  # first, so that they know that this node hears them
         self._answers, self._retry_s = {self.number: self._frozen(now_s)}, now_s + RETRY_S
         self._tells += [
             Tell(other, Prepare(self._promised)) for other in sorted(nodes - {self.number})
@@ -533,11 +569,23 @@ class Siblings:
             self._install_all(now_s)
 
     def _prepare(self, sender: int, message: Prepare, now_s: float) -> None:
-        if not is_later(message.view, self._promised) or sender != min(self.up | {sender}):
+        if sender != min(self.up | {sender}):
+            return
+        if not is_later(message.view, self._promised):
+            if message.view != self._promised:
+                self._tells.append(Tell(sender, self._frozen(now_s)))
             return
         self._promised, self._answers, self._spare = message.view, {}, 0
         self._doubts, self._early = False, 0
         self._tells.append(Tell(sender, self._frozen(now_s)))
+
+    def _answered(self, sender: int, one: Sibling, message: Frozen) -> None:
+        if not self._answers or message.view != self._promised:
+            self._latest = later(message.view, self._latest)  # the next is to be later
+            return
+        self._answers[sender] = message
+        if one.load is not None:
+            one.load = replace(one.load, view=message.view, leaves=message.leaves)
 
     def _frozen(self, now_s: float) -> Frozen:
         busy_for_s = max(0.0, self._spare_from_s - now_s)
@@ -548,7 +596,7 @@ class Siblings:
         """Every node of the view that this one makes has told its share."""
         members = tuple(sorted(self._wanted))
         answers = [self._answers[member] for member in members]
-        is_whole = self._wanted >= self._all | self.known.keys() | self._heard_of
+        is_whole = self._wanted >= self._ever | self.known.keys() | self._heard_of
         # Then those that are fresh need to wait for nobody.
         waits = [one.busy_for_s for one in answers if not (is_whole and one.is_fresh)]
         self._spare_from_s = now_s + max(waits, default=0.0)
@@ -572,10 +620,10 @@ class Siblings:
         self._unmet = self.members - self.known.keys() - {self.number}
         share = min(message.share + self._early, self._share_max)
         self.share, self._spare, self._is_fresh = share, 0, False
-        self._early = 0
         self.viewed_s, self._retry_s = now_s, math.inf
         for one in self.known.values():
             one.given = 0
+        self._count()
 
     def check(self) -> None:
         """Raise AssertionError if the state contradicts itself."""
@@ -583,6 +631,13 @@ class Siblings:
         assert not is_later(self.view, self._promised)
         assert not self._answers or self._promised[1] == self.number
         assert self.number not in self.known
+
+
+def _pause_s(told: SiblingLoad, waiting: int, idle: int) -> float:
+    """Returns how long after this was told it is told anew, where so many wait and are idle now."""
+    if told.waiting != waiting or (not told.idle) != (not idle):
+        return TELL_S
+    return BEAT_S if told.idle == idle else IDLE_TELL_S
 
 
 def _owners(leaves: Mapping[int, bool]) -> frozenset[int]:

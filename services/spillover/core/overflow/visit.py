@@ -67,6 +67,8 @@ class Visit:
     """When the present state began; 0 before the first one."""
     queued_s: float = 0.0
     network_s: float = 0.0
+    work_s: float = 0.0
+    """For how long it is expected to run, where that is counted; 0 before anybody has asked."""
     place: Any = None
     """Where it waits, by the pool that it waits for; None while it does not."""
     pulled: bool = False

@@ -54,6 +54,7 @@ class TokenServers(Pauses, Generic[V]):
 
     is_alike = False
     """Whether any server fits any visit."""
+    counts_work = False
     has_seats = True
     lines = 1
 

@@ -14,7 +14,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from spillover.core.membership.letting_in import LettingIn
-from spillover.core.membership.node_clients import NodeClients
+from spillover.core.membership.node_clients import NodeClients, NodeCount
 from spillover.core.membership.session_events import SessionServer
 from spillover.live.engine.metric_types import counter, gauges
 from spillover.live.engine.timers import Timers
@@ -44,7 +44,8 @@ class Session:
 
 class Clients(Collector):
     """`numbers` tells how many clients the neighbors have, as far as they say; `on_count` is told
-    how many there are here."""
+    how many the cluster has whenever there are more or fewer here. `shares_server` and
+    `url` are as `NodeClients` has them."""
 
     def __init__(
         self,
@@ -55,10 +56,12 @@ class Clients(Collector):
         *,
         numbers: Callable[[], Mapping[str, int]] = dict,
         on_count: Callable[[int], None] = lambda _: None,
+        shares_server: int | None = None,
+        url: str | None = None,
     ) -> None:
         self._cluster = cluster
         self._epoch = epoch
-        self._clients = NodeClients[Session](cluster, letting_in)
+        self._clients = NodeClients[Session](cluster, letting_in, shares_server, url)
         self._timers = timers
         self._numbers = numbers
         self._on_count = on_count
@@ -88,6 +91,23 @@ class Clients(Collector):
         yield counter(signals.MOVES, self._cluster, [((), self.moves)])
         yield counter(signals.CONNECTS_REFUSED, self._cluster, [((), self.refused)])
 
+    @property
+    def here(self) -> NodeCount:
+        """Returns what other nodes of the cluster are told."""
+        return self._clients.here
+
+    @property
+    def of_cluster(self) -> int:
+        """Returns how many clients the cluster has."""
+        return self._clients.of_cluster
+
+    def hear(self, node: int, told: NodeCount | None) -> None:
+        """Another node of the cluster tells this; None where it is not heard any more."""
+        if told is None:
+            self._clients.lose(node)
+        else:
+            self._clients.hear(node, told, time.monotonic())
+
     def is_full_for(self, client: str) -> bool:
         """Returns whether there is no place for it."""
         return self._clients.is_full_for(client)
@@ -110,9 +130,8 @@ class Clients(Collector):
         old = self._clients.put_in(client, session)
         if old is not None:
             old.end()
-        count = len(self._clients)
-        put(encode_announcement(self._head, count, count - 1, 0.0))
-        self._on_count(count)
+        self._say(session, len(self._clients) - 1, 0.0)
+        self._on_count(self.of_cluster)
         if not self._is_timed:
             self._is_timed = True
             self._timers.at(time.monotonic() + SIGN_OF_LIFE_S, self._give_signs_of_life)
@@ -121,14 +140,14 @@ class Clients(Collector):
     def drop(self, session: Session) -> None:
         """Its client has gone, or its response has ended."""
         if self._clients.drop(session.client, session):
-            self._on_count(len(self._clients))
+            self._on_count(self.of_cluster)
 
     def leave(self, client: str, attempt: int | None, *, moved: bool) -> bool:
         """A client says that it goes; returns whether it was here."""
         session = self._clients.leave(client, attempt, moved=moved)
         if session is None:
             return False
-        self._on_count(len(self._clients))
+        self._on_count(self.of_cluster)
         session.end()
         return True
 
@@ -149,9 +168,12 @@ class Clients(Collector):
             self._tell(surplus)
 
     def _tell(self, surplus: float) -> None:
-        count = len(self._clients)
         for rank, session in enumerate(self._clients.sessions):
-            session.put(encode_announcement(self._head, count, rank, surplus))
+            self._say(session, rank, surplus)
+
+    def _say(self, session: Session, rank: int, surplus: float) -> None:
+        place = self._clients.of_server, self._clients.first_rank + rank
+        session.put(encode_announcement(self._head, *place, surplus))
 
     def part(self) -> None:
         """The node takes nothing more: its clients are to go elsewhere. Where the configuration

@@ -28,6 +28,7 @@ from spillover.live.overflow.gateway_metrics import GatewayMetrics
 from spillover.live.overflow.recent import REFUSED, Recent
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.shared_connection import SharedCounts
+from spillover.live.overflow.size_metrics import size_metrics
 from spillover.live.overflow.token_metrics import token_metrics
 from spillover.model.ids import ClusterId
 from spillover.model.request import DONE, Answer, Outcome, Refusal
@@ -94,6 +95,8 @@ class NodeMetrics(Collector):
             self.joined(neighbor.handle, neighbor.id)
         self.count_clients: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0)
         """How many have a session here, have left for another server, and were put off."""
+        self.engine_looks: Mapping[str, int] | None = None
+        """The ends of looks at engines' pages; None where nobody listens to engines."""
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
@@ -223,6 +226,7 @@ class NodeMetrics(Collector):
         learned = learned_servers(machine.servers)
         moves = 0 if learned is None else learned.search.moves
         yield counter(signals.SERVERS_MOVES, cluster, [((), moves)])
+        yield from size_metrics(machine, self.engine_looks, cluster)
         views = machine.neighbors.view(time.monotonic())
         ages = [((view.id,), view.age_s) for view in views if view.age_s is not None]
         yield from gauges(signals.NEIGHBOR_STATE_AGE, cluster, ages)

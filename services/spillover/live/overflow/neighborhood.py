@@ -133,7 +133,7 @@ class Neighborhood:
         return {
             ev.Recall: self._recall,
             ev.AskCancel: self._ask_cancel,
-            ev.AskForWork: lambda command: self.streams.say(
+            ev.AskForWork: lambda command: self.streams.ask(
                 command.neighbor, report_lines.encode_ask(command.load, command.group)
             ),
             ev.NoWork: lambda command: self.streams.say(

@@ -69,6 +69,7 @@ class ReportStreams:
         self._streams: dict[int, list[ReportStream]] = {}
         self._closed = False
         self._clients: int | None = None
+        self._questions = 0
 
     def open(self, neighbor: int, put: Callable[[bytes], bool]) -> ReportStream | None:
         """Opens a stream for one neighbor, and returns it; None at the node's end. If the neighbor
@@ -131,6 +132,15 @@ class ReportStreams:
         """Put a line in the streams of one neighbor, as `publish` does."""
         if streams := self._streams.get(neighbor):
             put = partial(_put_in_each, streams, line)
+            self._emulated_links[neighbor].send(put, _drop, waits=False)
+
+    def ask(self, neighbor: int, line: bytes) -> None:
+        """Put a question in one stream of a neighbor, each in its turn: nodes of one cluster, and
+        processes behind one address, have a stream each, and one of them is to answer."""
+        streams = [stream for stream in self._streams.get(neighbor, ()) if not stream.ended]
+        if streams:
+            self._questions += 1
+            put = partial(_put_in_each, [streams[self._questions % len(streams)]], line)
             self._emulated_links[neighbor].send(put, _drop, waits=False)
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from spillover.core.driver import Driver
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.idempotency import IdempotencyTable
-from spillover.core.overflow.pools import site_servers
+from spillover.core.overflow.pools import learned_servers, site_servers, sized_servers
 from spillover.live.engine.alarms import finest_alarm
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.timers import Timers
@@ -30,8 +30,10 @@ from spillover.live.handlers.make import (
     make_workers,
     upstreams_of,
 )
+from spillover.live.handlers.work_features import WorkFeatures
 from spillover.live.overflow.condition_log import ConditionLog
 from spillover.live.overflow.ending import Leaving, serve_as_lame_duck, wait_for_the_end
+from spillover.live.overflow.engine_watch import EngineWatch
 from spillover.live.overflow.metrics import NodeMetrics
 from spillover.live.overflow.neighborhood import Neighborhood
 from spillover.live.overflow.node_machine import make_machine
@@ -46,6 +48,7 @@ from spillover.live.overflow.wire import Caller
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.errors import InputError
 from spillover.model.topology import Topology
+from spillover.model.upstream_urls import metrics_pages
 
 if TYPE_CHECKING:
     from spillover.live.handlers.http.upstream_calls import UpstreamWorkers
@@ -129,7 +132,7 @@ class NodeShell:
             self.metrics,
             self.room,
             self.timers,
-            feed=self.feed,
+            feed=self._feed_arrivals(),
             waiters=waiters,
             relays=relays,
             neighborhood=self.neighborhood,
@@ -139,6 +142,7 @@ class NodeShell:
         if self.machine.sites is not None:
             workers = cast("UpstreamWorkers[Any]", self.requests.workers)  # of no others
             self.requests.home.seen = workers.seen
+        self.engines = self._make_engines()
         self.site = self._make_site()
         self._group: asyncio.TaskGroup | None = None
         self.leaving = Leaving(self.machine)
@@ -175,11 +179,15 @@ class NodeShell:
             self.neighborhood.start(group)
             if self.site is not None:
                 self.site.start(group)
+            if self.engines is not None:
+                self.engines.start(group)
             try:
                 await asyncio.shield(self._failed)
             finally:
                 self._group = None
                 self.neighborhood.stop()
+                if self.engines is not None:
+                    self.engines.stop()
 
     async def be_ready(self) -> None:
         """Return when its servers can run requests at once. Raises InputError if they cannot."""
@@ -206,6 +214,8 @@ class NodeShell:
         await self.neighborhood.close()
         if self.site is not None:
             await self.site.close()
+        if self.engines is not None:
+            await self.engines.close()
         await self.requests.workers.close()
         self.timers.close()
         self.requests.close()
@@ -333,11 +343,37 @@ class NodeShell:
             result_ttl_s=self.topology.result_ttl_s,
         )
 
+    def _make_engines(self) -> EngineWatch | None:
+        """Returns what hears engines say what they run; None where nobody listens."""
+        source = self.cluster.servers_from
+        if source is None or learned_servers(self.machine.servers) is None:
+            return None
+        watch = EngineWatch(metrics_pages(source.metrics), self.feed)
+        if source.orca:
+            workers = cast("UpstreamWorkers[Any]", self.requests.workers)  # of no others
+            workers.on_orca = watch.heard
+        self.metrics.engine_looks = watch.ends
+        return watch
+
     def _make_driver(
         self, journal: Callable[[ev.Event, float], None] | None
     ) -> Driver[ev.Event, ev.Command]:
         driven = (self.machine, self.timers, self.interpreters, self.fail)
         return Driver(*driven, journal=journal, on_late=ev.HeldUp)
+
+    def _feed_arrivals(self) -> Callable[[Any], None]:
+        """Returns what feeds events of requests: with what they say of their size, where that
+        counts."""
+        if sized_servers(self.machine.servers) is None:
+            return self.feed
+        features, feed = WorkFeatures(self.cluster), self.feed
+
+        def feed_sized(event: Any) -> None:
+            if isinstance(event, ev.Arrived):
+                event.request.features = features.of(event.request)
+            feed(event)
+
+        return feed_sized
 
     def _make_workers(self, relays: Relays) -> Workers:
         cluster, pool = self.cluster, self.cluster.pool

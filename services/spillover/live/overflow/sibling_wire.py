@@ -50,7 +50,16 @@ class Uses(msgspec.Struct, frozen=True):
     tenants: Annotated[dict[str, Use], msgspec.Meta(max_length=TENANTS_MAX)]
 
 
-OfShells: TypeAlias = GoesBy | Uses | Operated
+class Sessions(msgspec.Struct, frozen=True):
+    """The clients that have a session at the node. Said on each stream first, and when it
+    changes."""
+
+    clients: Whole
+    let_in: Whole
+    """The number of clients that were let in since the node's start."""
+
+
+OfShells: TypeAlias = GoesBy | Uses | Operated | Sessions
 """What is not the machine's business."""
 
 
@@ -60,6 +69,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
     configuration: GoesBy | None = None
     uses: Uses | None = None
     operated: Operated | None = None
+    sessions: Sessions | None = None
     load: SiblingLoad | None = None
     prepare: Prepare | None = None
     frozen: Frozen | None = None
@@ -71,6 +81,7 @@ _NAMES: dict[type, str] = {
     GoesBy: "configuration",
     Uses: "uses",
     Operated: "operated",
+    Sessions: "sessions",
     SiblingLoad: "load",
     Prepare: "prepare",
     Frozen: "frozen",
@@ -94,4 +105,5 @@ def decode(line: bytes) -> SiblingMessage | OfShells | None:
     except UNREADABLE as error:
         raise MalformedMessage(str(error)) from None
     of_view = told.load or told.prepare or told.frozen or told.installed or told.give
-    return of_view or told.configuration or told.uses or told.operated
+    of_shells = told.configuration or told.uses or told.operated or told.sessions
+    return of_view or of_shells

@@ -13,13 +13,13 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.names import owner_of
 from spillover.core.overflow.quotas import Quotas, Use
-from spillover.core.overflow.sibling_messages import NO_VIEW, SiblingMessage
+from spillover.core.overflow.sibling_messages import NO_VIEW, SiblingLoad, SiblingMessage
 from spillover.core.overflow.siblings import SILENCE_S, Siblings
 from spillover.live.http1.client import HttpClient, Response
 from spillover.live.http1.lines import Pace
@@ -30,7 +30,7 @@ from spillover.live.overflow.metrics import LINE, RAISED
 from spillover.live.overflow.peer_clients import PeerClients
 from spillover.live.overflow.protocol import AT_SIBLING, SIBLINGS
 from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX, ReportStream
-from spillover.live.overflow.sibling_wire import GoesBy, OfShells, Operated, Uses
+from spillover.live.overflow.sibling_wire import GoesBy, OfShells, Operated, Sessions, Uses
 from spillover.live.overflow.wire import Caller, MalformedMessage
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.model.errors import InputError, NotDelivered, OutcomeUnknown, PeerError
@@ -81,6 +81,17 @@ class SiteProcess(NamedTuple):
     """The addresses at which they call each other, in the order of their numbers."""
 
 
+class SharedSessions(Protocol):
+    """The sessions of clients at this node, which count at all of them."""
+
+    @property
+    def here(self) -> Sessions:
+        """Returns what siblings are told."""
+
+    def hear(self, node: int, told: Sessions | None) -> None:
+        """A sibling tells this; None where it is not heard any more."""
+
+
 class Site:
     """The siblings of node `number` of a cluster. `feed` takes what they say; `caller` is how this
     node names itself, `configured` what it goes by. `on_failure` takes an error by which this node
@@ -113,6 +124,9 @@ class Site:
         """The siblings by their numbers, those too that the configuration has no more."""
         self._quotas: Quotas | None = None
         self._operated: Operated | None = None
+        self._sessions: SharedSessions | None = None
+        self._load: SiblingLoad | None = None
+        """What was told last of the load of this node, the same to all."""
         self.passed_on = self.looked_up = 0
         """Clients' requests, and questions for them, that wait for other nodes; whoever takes them
         counts."""
@@ -146,6 +160,16 @@ class Site:
         """Take in what siblings tell of tenants from now on. What is to be told, `say_uses`
         says."""
         self._quotas = quotas
+
+    def share_sessions(self, sessions: SharedSessions) -> None:
+        """Have siblings hear of clients' sessions here, and these of theirs, from now on."""
+        self._sessions = sessions
+        self.say_sessions()
+
+    def say_sessions(self) -> None:
+        """Tell all siblings how many clients have a session here now."""
+        if self._sessions is not None:
+            self._say(self._others.values(), self._sessions.here)
 
     def operate(self, policy: str, shadow: str | None, *, drains: bool) -> None:
         """Have processes that are started again do as operators have told this one, and this one
@@ -209,10 +233,15 @@ class Site:
         return stream
 
     def greet(self, stream: ReportStream) -> None:
-        """Say on a new stream what does not come again by itself."""
+        """Say on a new stream what does not come again by itself, or not soon: until it has told
+        its load a node is not heard."""
         stream.put(sibling_wire.encode(GoesBy(self._configured.told)))
+        if self._load is not None:
+            stream.put(sibling_wire.encode(self._load))
         if self._operated is not None:
             stream.put(sibling_wire.encode(self._operated))
+        if self._sessions is not None:
+            stream.put(sibling_wire.encode(self._sessions.here))
         if self._quotas is not None:
             self._quotas.tell_all()
 
@@ -223,6 +252,8 @@ class Site:
             other.streams.remove(stream)
 
     def tell(self, command: ev.TellSibling) -> None:
+        if isinstance(command.message, SiblingLoad):
+            self._load = command.message
         other = self._others.get(command.sibling)
         if other is not None and other.streams:
             self._say([other], command.message)
@@ -256,6 +287,8 @@ class Site:
             self._feed(ev.SiblingLost(number, is_dead))
             if self._quotas is not None:
                 self._quotas.lost(number)
+            if self._sessions is not None:
+                self._sessions.hear(number, None)
             if reason != told:
                 told = reason
                 _log.info(Message("sibling is not heard", node=number, reason=reason))
@@ -328,6 +361,9 @@ class Site:
                 self._quotas.hear(number, message.tenants, time.monotonic())
         elif isinstance(message, Operated):
             self._hear_operated(message)
+        elif isinstance(message, Sessions):
+            if self._sessions is not None:
+                self._sessions.hear(number, message)
         elif message is not None:
             self._feed(ev.SiblingHeard(number, message))
         # Again and again, since whoever asks for it does so once a while.
@@ -340,6 +376,13 @@ class Site:
         """Returns the numbers of the siblings that may know a name: those that this node hears, and
         those that are in its view, since a broken stream is no proof of death."""
         return sorted((self.siblings.up | self.siblings.members) - {self.number})
+
+    def is_over(self, number: int, error: PeerError) -> bool:
+        """Returns whether a sibling that drains has refused the connection for a question: nothing
+        is under way there but what it asks others, and what it remembers ends with it."""
+        known = self.siblings.known.get(number)
+        leaves = known is not None and known.load is not None and known.load.leaves
+        return leaves and isinstance(error.__cause__, ConnectionRefusedError)
 
     @property
     def passed_on_max(self) -> int:

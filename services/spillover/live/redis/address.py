@@ -52,13 +52,15 @@ _UNFIT = re.compile(r"[\x00-\x20\x7f#\\]|%(?![0-9A-Fa-f]{2})")
 nothing."""
 
 
-def parse_address(url: str) -> dict[str, object]:
+def parse_address(url: str, directory: str = "") -> dict[str, object]:
     """Returns the parts of redis://[user:password@]host:port/number, rediss:// the same with TLS,
-    or unix://path?db=0, with options of `URL_OPTIONS`. Raises InputError."""
+    or unix://path?db=0, with options of `URL_OPTIONS`. A file of CAs is one of this directory, or
+    of the working directory: renewals have another one. Raises InputError."""
     try:
         parts = urlsplit(url)
-    except ValueError:
-        raise InputError("redis", "url", _EXPECTED) from None
+    except ValueError:  # by a [ or a ]
+        expected = _ENCODED if "@" in url else _EXPECTED
+        raise InputError("redis", "url", expected) from None
     if parts.scheme not in {"redis", "rediss", "unix"}:
         raise InputError("redis", "url", _EXPECTED)
     is_path = parts.scheme == "unix"
@@ -76,6 +78,8 @@ def parse_address(url: str) -> dict[str, object]:
         port = parts.port or 6379
     except ValueError:
         raise InputError("redis", "url", _EXPECTED) from None
+    ca = options.get("ssl_ca_certs", "")
+    directory = directory or (str(Path.cwd()) if ca else "")
     return {
         "path": unquote(parts.path) if is_path else "",
         "host": parts.hostname or "localhost",
@@ -84,7 +88,8 @@ def parse_address(url: str) -> dict[str, object]:
         "user": unquote(parts.username or "") or options.get("username", ""),
         "password": unquote(parts.password or "") or options.get("password", ""),
         "tls": parts.scheme == "rediss",
-        "ca": options.get("ssl_ca_certs", ""),
+        "ca": ca and str(Path(directory) / ca),
+        "directory": directory,
         "verify": options.get("ssl_cert_reqs", "required") != "none",
     }
 
@@ -137,7 +142,7 @@ def read_again(parts: dict[str, object]) -> dict[str, object]:
     """Returns the parts of an address with the user and password that its `file` has now. Raises
     InputError where that has no address any more, or one that leads elsewhere."""
     file = str(parts["file"])
-    found = parse_address(read_url_file(file)) | {"file": file}
+    found = parse_address(read_url_file(file), str(parts["directory"])) | {"file": file}
     if any(found[name] != parts[name] for name in found if name not in CREDENTIALS):
         expected = f"expected in {file} the Redis of the start: another one takes a restart"
         raise InputError("redis", "url", expected)

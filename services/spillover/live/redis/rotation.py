@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from pathlib import Path
 from typing import TypeAlias
 
 from spillover.live.process.logs import Message
@@ -25,7 +26,8 @@ class RedisAddress:
     """Where a Redis is, and as whom to call it. Raises InputError for what is no address."""
 
     def __init__(self, given: RedisUrl) -> None:
-        self.file = None if isinstance(given, str) else os.fspath(given)
+        # Renewals have another working directory. Links are followed at each look.
+        self.file = None if isinstance(given, str) else str(Path(given).absolute())
         self.url = str(given) if self.file is None else read_url_file(self.file)
         self.parts = parse_address(self.url)
         if self.file is not None:

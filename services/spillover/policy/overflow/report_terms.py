@@ -52,3 +52,12 @@ def first_departure(residual: float, load: float, servers: int) -> float:
         return residual
     busy = min(load, 1.0)
     return residual - busy * busy * busy * (residual - 1.0) * (1.0 - 1.0 / servers)
+
+
+def residual_for(first: float, load: float, servers: int) -> float:
+    """Returns the residual with which `first_departure` is this."""
+    if first <= 1.0:
+        return max(first, 0.0)
+    busy = min(load, 1.0)
+    share = busy * busy * busy * (1.0 - 1.0 / servers)
+    return (first - share) / (1.0 - share)

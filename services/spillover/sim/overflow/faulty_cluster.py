@@ -41,6 +41,7 @@ from spillover.sim.overflow.federation import (
     OnRefusal,
     SimCluster,
     heads_of,
+    in_turn,
     node_name,
 )
 from spillover.sim.overflow.listener import Listener
@@ -351,9 +352,11 @@ class FaultyCluster(SimCluster):
         if life == self.life:
             self.deliver(happen, *args)
 
-    def _say(self, command: ev.AskForWork | ev.NoWork, what: Heard) -> None:
+    def _say(
+        self, command: ev.AskForWork | ev.NoWork, what: Heard, turn: int | None = None
+    ) -> None:
         end = self.ends[command.neighbor]
-        for listener, number in self._readers_at(end.peer):
+        for listener, number in in_turn(self._readers_at(end.peer), turn):
             end.out.send_report(partial(listener.hear_load, number, what, command))
 
     def _tell(self, report: LoadReport | None) -> None:

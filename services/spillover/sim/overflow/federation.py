@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from spillover.core.driver import Driver
 from spillover.core.overflow import events as ev
@@ -33,6 +33,7 @@ from spillover.sim.overflow.pool_servers import PoolServers
 OnAnswer = Callable[[Answer], None]
 OnRefusal = Callable[[ev.Refuse], None]
 Heard = Callable[[int, LoadNow, str], Any]
+T = TypeVar("T")
 OnBegun = Callable[[ev.SoFar], None]
 
 
@@ -91,6 +92,7 @@ class SimCluster:
         """What is waited for, by ref: a request that was recalled may be away elsewhere by now."""
         self.federation: Mapping[ClusterId, SimCluster] = {}
         self._ways: dict[int, Link] = {}
+        self._questions = 0
         """The links by the neighbors' handles."""
         self.queue_length_max = 0
         self.reports = 0
@@ -296,15 +298,19 @@ class SimCluster:
         self._world.at(self._world.now_s, self.siblings[command.sibling].feed, event)
 
     def _ask_for_work(self, command: ev.AskForWork) -> None:
-        self._say(command, ev.WorkAsked)
+        """One node of the neighbor hears it, each in its turn: it is one question."""
+        self._questions += 1
+        self._say(command, ev.WorkAsked, self._questions)
 
     def _no_work(self, command: ev.NoWork) -> None:
         self._say(command, ev.NoWorkThere)
 
-    def _say(self, command: ev.AskForWork | ev.NoWork, what: Heard) -> None:
-        """Have a neighbor hear this, on the way of the reports."""
+    def _say(
+        self, command: ev.AskForWork | ev.NoWork, what: Heard, turn: int | None = None
+    ) -> None:
+        """Have all nodes of a neighbor hear this, on the way of the reports, or one in its turn."""
         way = self._ways[command.neighbor]
-        for listener, mirror in way.heard_by:
+        for listener, mirror in in_turn(way.heard_by, turn):
             event = what(mirror, command.load, command.group)
             self._world.at(self._world.now_s + way.delay_s, listener.feed, event)
 
@@ -445,6 +451,11 @@ def make_siblings(nodes: Sequence[SimCluster]) -> None:
 def node_name(cluster: ClusterId, node: int) -> str:
     """Returns the name of a node; the first one has its cluster's."""
     return cluster if node == 1 else f"{cluster}/{node}"
+
+
+def in_turn(all_: Sequence[T], turn: int | None) -> Sequence[T]:
+    """Returns the one whose turn it is, or all where it is nobody's."""
+    return all_ if turn is None or not all_ else [all_[turn % len(all_)]]
 
 
 def heads_of(cluster: Cluster, seed: int) -> Random | None:

@@ -19,6 +19,7 @@ from spillover.sim.engine.world import World, rare_collections
 from spillover.sim.overflow.bearing import Bears
 from spillover.sim.overflow.federation import SimCluster, build_federation, request_of
 from spillover.sim.overflow.outcome import OverflowRun, new_run, sum_up
+from spillover.sim.overflow.saying import Saying, counting_work
 
 REPORTS_MAX = 1e9
 """The most reports of one run. Federations report whether or not anything comes: a schedule that is
@@ -41,6 +42,7 @@ def run_overflow(
     observe: Observe | None = None,
     on_answer: OnAnswer | None = None,
     bears: Bears = (),
+    says_off: float | None = None,
 ) -> OverflowRun:
     """Send the schedule into the federation and wait until every request has its answer.
 
@@ -48,8 +50,9 @@ def run_overflow(
     not run again then. `check` has everything looked at that must hold (`sim.overflow.checkers`),
     as is done where there are faults; it raises `checkers.Broken` with `replay`, the command that
     repeats the run. `observe` may set what it looks at when, `on_answer` gets answers by place in
-    the schedule, and `bears` has all services bear so many requests at a time
-    (`bearing`); not where there are faults. Raises InputError for faults that do not fit, and as
+    the schedule, and `bears` has all services bear so many requests at a time (`bearing`). With
+    `says_off` requests say how large they are, off by so much (`saying`), and clusters count work.
+    Neither is there with faults. Raises InputError for faults that do not fit, and as
     `check_length` and `new_run`.
     """
     check_length(topology, max((arrival.time_s for arrival in schedule), default=0.0))
@@ -67,10 +70,13 @@ def run_overflow(
             keyed=keyed,
             replay=replay,
         )
+    says = None
+    if says_off is not None:
+        says, topology = Saying(says_off, seed), counting_work(topology)
     world, run = World(), new_run(topology, schedule, on_progress)
     clusters = build_federation(topology, world, seed, bears)
     started_s = time.perf_counter()
-    _schedule_arrivals(world, clusters, schedule, run, on_answer, keyed=keyed)
+    _schedule_arrivals(world, clusters, schedule, run, on_answer, keyed=keyed, says=says)
     if observe is not None:
         observe(world, clusters)
     count = len(schedule)
@@ -108,6 +114,7 @@ def _schedule_arrivals(
     on_answer: OnAnswer | None,
     *,
     keyed: bool,
+    says: Saying | None = None,
 ) -> None:
     deadline_s = run.topology.default_deadline_ms / 1e3
     # A balancer in front of a site takes its nodes in turn.
@@ -123,6 +130,8 @@ def _schedule_arrivals(
 
         work = None if arrival.service_ms is None else arrival.service_ms / 1e3
         request = request_of(number, arrival.id, work, arrival.type, keyed=keyed)
+        if says is not None:
+            request.features = says.features_of(work)
         refused = partial(run.refused, arrival)
         submit_to = next(doors[arrival.cluster]).submit
         submit_to(request, world.now_s + deadline_s, answered, refused)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.sibling_messages import SiblingMessage
+from spillover.core.overflow.sibling_messages import SiblingLoad, SiblingMessage
 from spillover.core.overflow.siblings import SILENCE_S
 from spillover.sim.engine.world import World
 
@@ -39,6 +39,8 @@ class SiblingStreams:
         """Those on which the node hears others, by their numbers."""
         self._hear: dict[int, Stream] = {}
         """Those on which others hear it."""
+        self._load: SiblingLoad | None = None
+        """What this life of the node has told last of its load."""
         self._cut: set[int] = set()
         """The siblings that nothing gets to, and from which nothing comes."""
 
@@ -63,6 +65,8 @@ class SiblingStreams:
 
     def tell(self, command: ev.TellSibling) -> None:
         """Have a sibling hear this, if it listens."""
+        if isinstance(command.message, SiblingLoad):
+            self._load = command.message
         stream = self._hear.get(command.sibling)
         if stream is not None and command.sibling not in self._cut:
             there = cast("FaultyCluster", self._own.siblings[command.sibling])
@@ -83,6 +87,7 @@ class SiblingStreams:
             stream = self._hear.get(other.node)
             if stream is not None and other.node not in self._cut:
                 other.deliver(other.to_siblings.broke, self._own, stream)
+        self._load = None
         self._hear.clear()
         self._heard.clear()
 
@@ -92,8 +97,10 @@ class SiblingStreams:
             del self._hear[number]
 
     def is_heard(self, number: int, stream: Stream) -> None:
-        """A sibling listens on this one from now on."""
+        """A sibling listens on this one from now on, and hears the load at once."""
         self._hear[number] = stream
+        if self._load is not None:
+            self.tell(ev.TellSibling(number, self._load))
 
     def cut_off(self, number: int) -> None:
         """Let nothing through to this sibling, nor from it."""

@@ -19,6 +19,7 @@ from spillover.core.overflow.events import Start
 from spillover.live.engine.moving import Moving
 from spillover.live.handlers.base import OnEnd, OnHealth
 from spillover.live.handlers.calls import CallResult, one_line
+from spillover.live.handlers.engine_load import ORCA_ASKED, ORCA_HEADER
 from spillover.live.handlers.http.upstream_answers import read_answer
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers
 from spillover.live.handlers.http.upstreams import Upstream
@@ -89,8 +90,11 @@ class HttpWorkers(UpstreamWorkers[_Call]):
         payload, trace = (memoryview(request.work),), request.trace
         if trace is not None:
             trace = trace.sent_to("POST", upstream.name)
+        headers = _headers(call.command, trace)
+        if self.hears_orca:
+            headers.append(ORCA_ASKED)
         try:
-            asked = upstream.post(_headers(call.command, trace), payload, keyed=request.keyed)
+            asked = upstream.post(headers, payload, keyed=request.keyed)
         except ValueError as error:  # a name that no header can bear must not end the node
             self._end(call, CallResult(problem=one_line(error), cause=Cause.CLIENT))
             return
@@ -116,6 +120,8 @@ class HttpWorkers(UpstreamWorkers[_Call]):
     def _answered(self, call: _Call, upstream: Upstream, response: Response) -> None:
         upstream.attempt = 0
         upstream.answered_s = now_s = time.monotonic()
+        if self.on_orca is not None and ORCA_HEADER in response.headers:
+            self.on_orca(upstream.name, response.headers[ORCA_HEADER])
         ended = read_answer(upstream.name, response, self._not_run_statuses)
         if ended.not_run:
             self._not_done(call, upstream, ended)

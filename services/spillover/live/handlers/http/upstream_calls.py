@@ -91,6 +91,9 @@ class UpstreamWorkers(ABC, Generic[C]):
             places = Places(len(urls), cluster.server_count_max)
         host = cluster.host or PASS_HOST
         self.upstreams = Upstreams(urls, at_once, *told, host=host, places=places)
+        self.hears_orca = cluster.servers_from is not None and cluster.servers_from.orca
+        self.on_orca: Callable[[str, bytes], None] | None = None
+        """Hears the header of each answer in which an upstream, by its name, says its load."""
         self._on_end = on_end
         self._probe = cluster.probe
         self._calls: dict[int, C] = {}

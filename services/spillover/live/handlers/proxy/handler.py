@@ -27,6 +27,7 @@ from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.handlers.base import OnEnd, OnHealth
 from spillover.live.handlers.calls import SAID_LIMIT_BYTES, CallResult, one_line
 from spillover.live.handlers.ends import event_of, service_time_s
+from spillover.live.handlers.engine_load import ORCA_ASKED, ORCA_HEADER
 from spillover.live.handlers.http.upstream_answers import read_retry_after_s
 from spillover.live.handlers.http.upstream_calls import UpstreamCall, UpstreamWorkers, ran_at
 from spillover.live.handlers.http.upstreams import Upstream, cause_by, reason_of
@@ -249,6 +250,8 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         if upstream.host is not None:
             request = with_host(request, upstream.host)
         added = added_fields(asked.id, command.deadline_s - call.sent_s)
+        if self.hears_orca:
+            added = (*added, ORCA_ASKED)
         try:
             if isinstance(request, ForeignRequest):
                 head = request.head_with(upstream.authority, added)
@@ -282,8 +285,15 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
             self._relays.hint(call.command.ref, head)
             return
         call.head, call.held = head, b""
+        if self.on_orca is not None:
+            self._hear_load(call, head, self.on_orca)
         if head.status not in self._not_run_statuses:
             self._begin(call, head)
+
+    @staticmethod
+    def _hear_load(call: _Call, head: PassedHead, on_orca: Callable[[str, bytes], None]) -> None:
+        for told in values(head.headers, ORCA_HEADER):
+            on_orca(call.tried[-1].name, told)
 
     def _begin(self, call: _Call, head: PassedHead) -> None:
         call.request = None
@@ -328,6 +338,8 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         upstream.running -= 1
         if isinstance(came_to, Response):
             assert exchange is not None  # noqa: S101 - its head has come
+            if self.on_orca is not None and exchange.at_once is not None:
+                self._hear_load(call, exchange.at_once[0], self.on_orca)
             self._whole(call, upstream, exchange)
         elif call.relay is not None:
             self._broken_off(call, upstream, reason_of(came_to), cause_by(came_to))

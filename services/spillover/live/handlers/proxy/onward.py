@@ -174,7 +174,7 @@ def passed_head(answer: AnswerHead) -> PassedHead:
     """Returns the head of an answer without what is of the hop, its length told once."""
     status, reason, fields, names, options, length, body, *_ = answer
     dropped = _dropped(options) | _OURS_ALONE
-    if status < 200:
+    if status < 200 or status == 204:  # clients take a length for a fault there
         fields = _kept(fields, names, dropped | FRAMING, None)
     elif _tells_length_oddly(answer) or not dropped.isdisjoint(names):
         kept = dropped - {b"trailer"} if isinstance(body, Chunked) else dropped

@@ -1,0 +1,40 @@
+"""What an engine says of itself bounds the search (`policy.capacity.ceiling`)."""
+
+from __future__ import annotations
+
+from spillover.core.capacity.search import CapacitySearch
+from spillover.model.engine_load import EngineLoad
+from spillover.policy.capacity import FULL, ceiling
+
+LOOKS = 2
+"""So many looks in a row have to find requests held back: one may find a request that has just
+come."""
+
+
+class EngineBound:
+    """What an engine has said last, and for how many looks it has held requests back."""
+
+    __slots__ = ("_held_back", "load")
+
+    def __init__(self) -> None:
+        self.load: EngineLoad | None = None
+        """None where nothing is known."""
+        self._held_back = 0
+
+    def said(
+        self, load: EngineLoad | None, search: CapacitySearch, busy: int, now_s: float
+    ) -> bool:
+        """The engine has said this, or has said nothing for long, while so many requests were under
+        way there. Returns whether there is another limit."""
+        self.load = load
+        if load is None:
+            self._held_back = 0
+            return search.bound(search.most, now_s)
+        waiting, held = load.waiting or 0.0, load.held or 0.0
+        is_held_back = waiting >= 1.0 or held >= FULL
+        self._held_back = self._held_back + 1 if is_held_back else 0
+        if 0 < self._held_back < LOOKS:
+            return False
+        running = busy - waiting if load.running is None else load.running
+        told = running, waiting, held
+        return search.bound(ceiling(search.ceiling, search.least, search.most, *told), now_s)

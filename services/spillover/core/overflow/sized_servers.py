@@ -1,0 +1,282 @@
+"""The pool of servers that are alike where requests say how large they are: what waits is counted
+by how long it is expected to run.
+
+A wait is that of a queue of so much work, poured over servers that first do the rest of what they
+run. Policies and neighbors are told the number of requests of mean size that has this wait: so
+their formulas, and what travels, stay as they are. The FIFO is the same.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from itertools import islice
+from typing import NamedTuple
+
+from spillover.core.overflow.learned_servers import LearnedServers
+from spillover.core.overflow.servers import FifoServers
+from spillover.core.overflow.visit import Visit
+from spillover.core.work.expected import ExpectedWork
+from spillover.model.server_bounds import ServerBounds
+from spillover.policy.overflow import admission
+from spillover.policy.overflow.base import OwnLoad
+from spillover.policy.overflow.report_terms import first_departure, residual_for
+from spillover.policy.work import Features, level_s, room_s
+
+RESTS_MAX = 64
+"""The rest of so many services is looked at one by one, of those that end first."""
+
+LOOKS_MAX = 256
+"""So much of the queue is looked through for who waits how long."""
+
+
+class _Running(NamedTuple):
+    """A service under way."""
+
+    end_s: float
+    """When it is expected to end."""
+    off_s: float
+    """How far off that is on average: no service is expected to end sooner."""
+    kind: str
+    features: Features | None
+
+
+class Line:
+    """The work of what waits and what runs, in seconds of one server."""
+
+    __slots__ = (
+        *("_ends", "_ends_s", "expected", "foreign_s"),
+        *("last", "load", "running", "waiting_s"),
+    )
+
+    def __init__(self) -> None:
+        self.expected = ExpectedWork()
+        self.waiting_s = 0.0
+        self.foreign_s = 0.0
+        """What of it neighbors have sent."""
+        self.running: dict[int, _Running] = {}
+        self._ends: list[tuple[float, int]] = []
+        """The expected ends, in order."""
+        self._ends_s = 0.0
+        """Their sum."""
+        self.last: _Running | None = None
+        """The service that has ended last."""
+        self.load = 0.0
+        """The load that own clients bring, as a decision was last told it."""
+
+    def begin(self, ref: int, running: _Running) -> None:
+        """A service begins."""
+        self.running[ref] = running
+        insort(self._ends, (running.end_s, ref))
+        self._ends_s += running.end_s
+
+    def end(self, ref: int) -> None:
+        """A service has ended, if it is one."""
+        self.last = one = self.running.pop(ref, None)
+        if one is not None:
+            del self._ends[bisect_left(self._ends, (one.end_s, ref))]
+            self._ends_s = self._ends_s - one.end_s if self._ends else 0.0
+
+    def rests_s(self, now_s: float, stuck: set[int]) -> list[float]:
+        """Returns how long services are expected to go on, of those that end first: one that is
+        overdue, as long again."""
+        running = self.running
+        return [
+            max(abs(end_s - now_s), running[ref].off_s)
+            for end_s, ref in islice(self._ends, RESTS_MAX)
+            if ref not in stuck
+        ]
+
+    def mean_rest_s(self, now_s: float) -> float:
+        """Returns how long all of them are expected to go on, on average."""
+        return max(0.0, self._ends_s / len(self._ends) - now_s) if self._ends else 0.0
+
+    def overdue_s(self, now_s: float) -> float:
+        """Returns for how long a server is expected to be free again by now."""
+        return max(0.0, now_s - self._ends[0][0]) if self._ends else 0.0
+
+
+class Sizing(FifoServers):
+    """What pools have in common that count work."""
+
+    __slots__ = ()
+
+    counts_work = True
+    line: Line
+
+    # --- the work -----------------------------------------------------------------------------
+
+    def _size(self, visit: Visit) -> float:
+        """Returns for how long a visit is expected to run; that never changes once it is asked."""
+        if not visit.work_s:
+            request = visit.request
+            told_s = self.line.expected.expected_s(request.type, request.features)
+            visit.work_s = self.service_s if told_s is None else told_s
+        return visit.work_s
+
+    def _off(self, visit: Visit) -> float:
+        """Returns how far off that is on average, as a share of it."""
+        request = visit.request
+        error = self.line.expected.error_of(request.type, request.features)
+        return self.service_spread_s / self.service_s if error is None else error
+
+    def occupy(self, visit: Visit) -> int:
+        work_s, request, line = self._size(visit), visit.request, self.line
+        off_s = self._off(visit) * work_s
+        end_s = self.now_s + work_s
+        line.begin(visit.ref, _Running(end_s, off_s, request.type, request.features))
+        return super().occupy(visit)
+
+    def vacate(self, ref: int) -> None:
+        self.line.end(ref)
+        super().vacate(ref)
+
+    def cool(self, ref: int, until_s: float) -> None:
+        self.line.end(ref)
+        super().cool(ref, until_s)
+
+    def served(self, ref: int, service_s: float) -> None:
+        """Learn from what has just been vacated."""
+        super().served(ref, service_s)
+        if (last := self.line.last) is not None:
+            self.line.expected.took(last.kind, last.features, service_s)
+
+    def join(self, visit: Visit, *, first: bool = False) -> None:
+        super().join(visit, first=first)
+        work_s = self._size(visit)
+        self.line.waiting_s += work_s
+        if not visit.is_home:
+            self.line.foreign_s += work_s
+
+    def leave(self, visit: Visit) -> None:
+        super().leave(visit)
+        self._left(visit)
+
+    def pop(self) -> Visit | None:
+        visit = super().pop()
+        if visit is not None:
+            self._left(visit)
+        return visit
+
+    def _left(self, visit: Visit) -> None:
+        line = self.line
+        line.waiting_s = max(0.0, line.waiting_s - visit.work_s) if self.waiting else 0.0
+        if not self.waiting_foreign:
+            line.foreign_s = 0.0
+        elif not visit.is_home:
+            line.foreign_s = max(0.0, line.foreign_s - visit.work_s)
+
+    # --- waits --------------------------------------------------------------------------------
+
+    def _rests_s(self) -> list[float]:
+        now_s = self.now_s
+        rests_s = self.line.rests_s(now_s, self.stuck)
+        rests_s += [max(0.0, until_s - now_s) for until_s in self._cooling_s]
+        idle = self.working - self.busy + len(self.stuck)
+        rests_s += [0.0] * min(idle, RESTS_MAX)
+        rests_s.sort()
+        return rests_s or [self.service_s]
+
+    def wait_s(self, work_s: float | None = None) -> float:
+        """Returns how long what comes behind so much work is expected to wait; behind all that
+        waits if None."""
+        if work_s is None:
+            work_s = self.line.waiting_s
+        rests_s = self._rests_s()
+        if self.busy <= RESTS_MAX:
+            return level_s(work_s, rests_s)
+        return min(
+            level_s(work_s, rests_s),
+            max(rests_s[0], self.line.mean_rest_s(self.now_s)) + work_s / max(1, self.working),
+        )
+
+    def wait_of(self, visit: Visit) -> float:
+        """Returns how long a visit that waits is expected to go on waiting."""
+        before_s = 0.0
+        for other in islice(self._fifo, LOOKS_MAX):
+            if other is visit:
+                break
+            before_s += other.work_s
+        return self.wait_s(before_s)
+
+    def first_place(self, there_s: float) -> int:
+        """Returns the first place in the queue, from 0 on, in which one waits longer than this."""
+        room, before_s = room_s(there_s, self._rests_s()), 0.0
+        for place, visit in enumerate(islice(self._fifo, LOOKS_MAX)):
+            if before_s >= room:
+                return place
+            before_s += visit.work_s
+        return self.waiting
+
+    @property
+    def ahead(self) -> int:
+        ahead = super().ahead
+        if ahead < 0 or self.down or self.resting:
+            return ahead
+        first = first_departure(self.residual, self.line.load, max(1, self.working))
+        return max(0, round(self.wait_s() / self.departure_s - first))
+
+    @property
+    def site_foreign(self) -> int:
+        """Returns how many requests of mean size are as much work as neighbors' that wait."""
+        return round(self.line.foreign_s / self.service_s)
+
+    # --- estimates ----------------------------------------------------------------------------
+
+    def own_load(
+        self,
+        visit: Visit,
+        may_keep: bool,  # noqa: FBT001 - as `ServerPool`
+        load: float,
+        now_s: float,
+        unreported: tuple[int, ...],
+    ) -> OwnLoad:
+        own = super().own_load(visit, may_keep, load, now_s, unreported)
+        line, servers = self.line, own.servers
+        line.load = load
+        work_s = line.waiting_s
+        if visit.place is not None:
+            work_s = max(0.0, work_s - visit.work_s)
+        departures = self.wait_s(work_s) / own.departure_s
+        waiting = max(0, round(departures - first_departure(own.residual, load, servers)))
+        return own._replace(
+            queue_length=waiting,
+            residual=residual_for(departures - waiting, load, servers),
+            still_s=min(own.still_s, line.overdue_s(now_s)),
+        )
+
+    def stay_s(self, visit: Visit, now_s: float) -> float:
+        if not admission.tells_wait(self.waiting, self.total):
+            return 0.0
+        work_s = self._size(visit)
+        margin_s = admission.SPREAD * self._off(visit) * work_s
+        return self.wait_s() + work_s + margin_s + self._delivery_s + self.rest_s(now_s)
+
+    def retry_after_s(self, _: Visit, now_s: float) -> float:
+        served_s = (self.line.waiting_s + self.service_s) / max(1, self.working)
+        return self.rest_s(now_s) + served_s
+
+    def check(self) -> None:
+        super().check()
+        waiting_s = sum(visit.work_s for visit in self._fifo)
+        assert abs(self.line.waiting_s - waiting_s) <= 1e-6 * (1.0 + waiting_s)
+        assert len(self.line.running) <= self.busy, "more is counted than runs"
+
+
+class SizedServers(Sizing):
+    """Servers of which there is a given number."""
+
+    __slots__ = ()
+
+    def __init__(self, total: int, service_s: float, delivery_s: float) -> None:
+        super().__init__(total, service_s, delivery_s)
+        self.line = Line()
+
+
+class SizedLearnedServers(Sizing, LearnedServers):
+    """Servers whose number is learned."""
+
+    __slots__ = ()
+
+    def __init__(self, bounds: ServerBounds, service_s: float, delivery_s: float) -> None:
+        LearnedServers.__init__(self, bounds, service_s, delivery_s)
+        self.line = Line()

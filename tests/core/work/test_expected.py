@@ -1,0 +1,80 @@
+"""Times that are learned from what requests say of their size."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from spillover.core.work.expected import TYPES_MAX, ExpectedTimes, ExpectedWork
+from spillover.policy.work import LARGEST
+
+
+def prompts(random: Random, count: int) -> list[tuple[tuple[float, float], float]]:
+    """Returns requests to an engine: tokens of the prompt and of the answer, and the time, off by a
+    fifth."""
+    found = []
+    for _ in range(count):
+        told = random.lognormvariate(6.0, 1.5), random.lognormvariate(4.0, 1.0)
+        time_s = (0.05 + 2e-4 * told[0] + 0.02 * told[1]) * random.lognormvariate(0.0, 0.2)
+        found.append((told, time_s))
+    return found
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_is_expected_of_all_together_is_what_they_take(seed: int) -> None:
+    """A queue asks for sums: they are right, and each one is far better known than by the mean."""
+    times, random = ExpectedTimes(2), Random(seed)
+    for told, time_s in prompts(random, 1_000):
+        times.took(told, time_s)
+    rest = prompts(random, 1_000)
+    expected = [times.expected_s(told) for told, _ in rest]
+    assert sum(expected) == pytest.approx(sum(time_s for _, time_s in rest), rel=0.1)
+    known = times.told()
+    assert known.error < 0.25
+    assert known.counted_error > 0.6
+
+
+def test_a_change_of_the_service_is_followed() -> None:
+    """A service that is four times as fast from now on is known after some hundred requests."""
+    times, random = ExpectedTimes(2), Random(1)
+    for told, time_s in prompts(random, 1_000):
+        times.took(told, time_s)
+    for told, time_s in prompts(random, 1_000):
+        times.took(told, time_s / 4.0)
+    assert times.expected_s((400.0, 50.0)) == pytest.approx((0.05 + 0.08 + 1.0) / 4.0, rel=0.15)
+
+
+def test_what_tells_nothing_is_not_gone_by() -> None:
+    """Requests of a size that their time does not depend on count as the mean."""
+    times, random = ExpectedTimes(1), Random(1)
+    for _ in range(1_000):
+        times.took((random.lognormvariate(0.0, 1.5),), random.expovariate(1.0))
+    known = times.told()
+    assert known.error > 0.9 * known.counted_error
+    expected_s = times.expected_s((3.0,))
+    assert expected_s is None or expected_s == pytest.approx(1.0, rel=0.5)
+
+
+def test_requests_that_say_they_are_huge_move_nothing() -> None:
+    """One in ten says that it is a million times as large as it is."""
+    times, random = ExpectedTimes(1), Random(1)
+    for number in range(2_000):
+        size = random.lognormvariate(0.0, 1.0)
+        times.took((size * (1e6 if number % 10 == 0 else 1.0),), size)
+    expected_s = times.expected_s((1e12,))
+    assert expected_s is None or expected_s <= LARGEST * times.mean_s
+    assert times.mean_s == pytest.approx(1.65, rel=0.3)
+
+
+def test_memory_is_bounded_whatever_types_there_are() -> None:
+    work = ExpectedWork()
+    for number in range(10_000):
+        work.took(f"type-{number}", (1.0,), 1.0)
+    assert len(work.told()) <= TYPES_MAX + 1
+
+
+def test_those_that_say_nothing_are_counted() -> None:
+    work = ExpectedWork()
+    assert work.expected_s("default", None) is None
+    assert work.unread == 1
