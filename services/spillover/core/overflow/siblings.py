@@ -368,12 +368,12 @@ class Siblings:
 
     def take(self) -> list[Tell]:
         """Returns what is to be told, in order; to be called once for each, after `demands`."""
+        if self._asks:
+            self._tells += self._asks
+            self._asks = []
         tells = self._tells
         if tells:
             self._tells = []
-        if self._asks:
-            tells += self._asks
-            self._asks = []
         return tells
 
     def use_nodes(self, nodes: int, now_s: float) -> None:
