@@ -14,7 +14,7 @@ COUNTED = 1
 EXPECTED = "expected 1, bytes, {header: NAME} or {json: FIELD, prompt: FIELD}"
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,100}")
-_FIELD = re.compile(r"[ -~]{1,100}")
+_FIELD = re.compile(r"[ !#-\[\]-~]{1,100}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
