@@ -107,7 +107,7 @@ class _Reader:
 
 
 def _reader(source: WorkSource | None) -> _Reader | None:
-    return None if source is None else _Reader(source)
+    return None if source is None or source.counted else _Reader(source)
 
 
 def _all_known(features: list[float | None]) -> Features | None:
