@@ -28,7 +28,8 @@ def test_sources_of_work_are_read_and_written(told: str, source: WorkSource | No
     )
     topology = read_topology(text, "f.yaml", "f")
     (cluster,) = topology.clusters
-    assert (cluster.work, cluster.routes[0].work) == (source, source)
+    of_route = source or WorkSource(counted=True)  # even where the cluster has another one
+    assert (cluster.work, cluster.routes[0].work) == (source, of_route)
     assert read_topology(dump_topology(topology), "f.yaml", "f").clusters == topology.clusters
     assert read_told(told_text(topology), "told", "f").clusters == topology.clusters
 
@@ -41,6 +42,8 @@ def test_sources_of_work_are_read_and_written(told: str, source: WorkSource | No
         ("work: {size: x}", f"work: {FORMS}, got a mapping"),
         ("work: {json: 3}", f"work: {FORMS}, got a mapping"),
         ("work: {json: a, header: b}", f"work: {FORMS}, got a mapping"),
+        ("work: {counted: 1}", f"work: {FORMS}, got a mapping"),
+        ("work: {bytes: x, header: X}", f"work: {FORMS}, got a mapping"),
         ("work: {}", f"work: {FORMS}, got a mapping"),
         (
             "work: {header: X}",

@@ -79,15 +79,23 @@ def _work_of(value: object) -> WorkSource | None:
     if value is None or (value == COUNTED and not isinstance(value, bool)):
         return None
     told = {BYTES: True} if value == BYTES else value
-    if isinstance(told, dict) and told.keys() <= _OF_WORK and told.get(BYTES, True) is True:
-        texts = [one for name, one in told.items() if name != BYTES]
-        if all(isinstance(one, str) for one in texts):
+    if isinstance(told, dict) and told.keys() <= _OF_WORK:
+        texts = [one for name, one in told.items() if name not in _FLAGS]
+        flags = [told.get(name, True) is True for name in _FLAGS]
+        if all(flags) and all(isinstance(one, str) for one in texts):
             source = WorkSource(**told)
             if source.fault() is None:
                 return source
     raise fault(f"{EXPECTED}, got {describe(value)}")
 
 
+def _work_of_route(value: object) -> WorkSource | None:
+    if value == COUNTED and not isinstance(value, bool):
+        return WorkSource(counted=True)
+    return _work_of(value)
+
+
+_FLAGS = (BYTES, "counted")
 _OF_WORK = {field.name for field in fields(WorkSource)}
 _WORK = Annotated[Any, AfterValidator(_work_of)]
 _POLICY = Annotated[str, AfterValidator(_check_policy)]
@@ -100,7 +108,7 @@ FORMS: Forms = {
     (Topology, "shadow"): _POLICY | None,
     (Cluster, "handler"): _HANDLER,
     (Cluster, "work"): _WORK,
-    (Route, "work"): _WORK,
+    (Route, "work"): Annotated[Any, AfterValidator(_work_of_route)],
     (Cluster, "url"): _URL,
     (Cluster, "peer_url"): _URL,
     (Cluster, "proxy_url"): _URL,

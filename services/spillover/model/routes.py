@@ -36,8 +36,8 @@ class Route:
 
     Why: only the head is awaited by it. An answer that has begun may take as long as it likes."""
     work: WorkSource | None = None
-    """The part of such a request that its time grows with, as `work` of the cluster has it. Not
-    set: that of the cluster.
+    """The part of such a request that its time grows with, as `work` of the cluster has it; 1:
+    none. Not set: that of the cluster.
 
     Why: paths of one service differ in what says how long a request takes."""
     unqueued: bool = False

@@ -10,7 +10,7 @@ EXPECTED = "expected header:NAME, cookie:NAME, json:FIELD or prefix"
 
 _FORM = re.compile(
     rf"(?P<kind>{HEADER}|{COOKIE}):(?P<name>[!#$%&'*+\-.^_`|~0-9A-Za-z]{{1,100}})"
-    rf"|(?P<json>{JSON}):(?P<field>[ -~]{{1,100}})|(?P<prefix>{PREFIX})"
+    rf"|(?P<json>{JSON}):(?P<field>[ !#-\[\]-~]{{1,100}})|(?P<prefix>{PREFIX})"
 )
 
 

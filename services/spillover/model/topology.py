@@ -399,7 +399,8 @@ class Cluster:
     @property
     def counts_work(self) -> bool:
         """Returns whether requests say how large they are, and what waits is counted by that."""
-        return self.work is not None or any(route.work is not None for route in self.routes)
+        sources = [self.work, *(route.work for route in self.routes)]
+        return any(source is not None and not source.counted for source in sources)
 
     @property
     def weighs_between_sites(self) -> bool:

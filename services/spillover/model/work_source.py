@@ -14,7 +14,7 @@ COUNTED = 1
 EXPECTED = "expected 1, bytes, {header: NAME} or {json: FIELD, prompt: FIELD}"
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,100}")
-_FIELD = re.compile(r"[ -~]{1,100}")
+_FIELD = re.compile(r"[ !#-\[\]-~]{1,100}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,8 @@ class WorkSource:
     """A field, with a number, of a body that is a JSON object."""
     prompt: str | None = None
     """A field of it whose length counts."""
+    counted: bool | None = None
+    """Nothing of it counts: such requests of a route count as the mean."""
 
     @property
     def is_in_fields(self) -> bool:
@@ -37,7 +39,8 @@ class WorkSource:
 
     def fault(self) -> str | None:
         """Returns why it is no source; None if it is one."""
-        given = [self.bytes is True, self.header is not None, self.is_in_fields]
+        given = [self.bytes is True, self.counted is True]
+        given += [self.header is not None, self.is_in_fields]
         names = [one for one in (self.json, self.prompt) if one is not None]
         if given.count(True) != 1 or not all(_FIELD.fullmatch(one) for one in names):
             return EXPECTED

@@ -49,12 +49,18 @@ GROWTH = 2.0
 search leads no further."""
 
 
+def holds_back(waiting: float, held: float) -> bool:
+    """Returns whether an engine with so many requests that wait in it, and this share of its cache
+    in use, begins no more."""
+    return waiting >= 1.0 or held >= FULL
+
+
 def ceiling(most: int, least: int, limit: int, running: float, waiting: float, held: float) -> int:
     """Returns how many may run at most, so many so far, by what an engine says: that it runs
     `running` requests, holds `waiting` back, and has this share of its cache in use. It is never
     above the `limit`.
     """
-    if waiting >= 1.0 or held >= FULL:
+    if holds_back(waiting, held):
         return max(least, min(most, int(running)))
     if held <= ROOM and running + 1.0 > most / GROWTH:
         return min(limit, max(most + 1, int(most * GROWTH)))

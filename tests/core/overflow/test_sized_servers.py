@@ -87,6 +87,35 @@ def test_a_neighbor_that_asks_is_given_what_waits_longer_than_the_way(node):
     assert [type(command) for command in one.tell(asked)] == [ev.NoWork]
 
 
+def test_a_neighbor_that_asks_is_given_what_waits_behind_hundreds(node):
+    """A way of 30 s is as long as 300 of these take: whoever is behind is better off there."""
+    one = node(delay_s=30.0, queue_limit=1_000)
+    one.hear(B, ahead=30_000, departure_s=0.5)  # so that all wait here
+    for ref in range(1, 401):
+        one.arrive(ref, features=(0.1 * LARGE,), deadline_s=1e9)
+    asked = ev.WorkAsked(B, LoadNow(1, 3, -1, 0.0, True))
+    (forward,) = [command for command in one.tell(asked) if isinstance(command, ev.Forward)]
+    assert forward.ref == pytest.approx(300, abs=20)
+
+
+def test_servers_that_are_to_go_take_nothing_more(node):
+    """Of four one stays, the one that is busy for longest: ten seconds."""
+    one = node(servers=4)
+    for ref, size in ((1, SMALL), (2, SMALL), (3, SMALL), (4, 10 * LARGE), (5, SMALL)):
+        one.arrive(ref, features=(size,), deadline_s=1e9)
+    one.tell(ev.SettingsChanged(servers=1))
+    assert told_ahead(one) >= 15
+
+
+@pytest.mark.parametrize("bounds", [None, ServerBounds(min=1, max=1)])
+def test_services_that_are_said_to_take_no_time_are_sized(story, bounds):
+    """As a topology may say it, until something else is known."""
+    one = story(policy="adaptive", counts_work=True, service_s=0.0, bounds=bounds)
+    for ref in (1, 2, 3):
+        one.arrive(ref, features=(LARGE,), deadline_s=1e9)
+    assert told_ahead(one) >= 1
+
+
 def test_a_request_that_cannot_be_done_in_time_is_refused_by_its_size(node):
     """What waits takes two seconds: a small one can be done in three, a large one cannot."""
     one = node(queue_limit=100)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from spillover.live.handlers.engine_load import load_in_header, load_on_page, together
+from spillover.live.handlers.engine_load import (
+    SAMPLES_MAX,
+    load_in_header,
+    load_on_page,
+    together,
+)
 from spillover.model.engine_load import EngineLoad
 
 VLLM = b"""\
@@ -50,6 +55,12 @@ def test_pages_of_vllm_and_sglang_are_read():
 )
 def test_pages_that_say_nothing_are_not_believed(page):
     assert load_on_page(page) is None
+
+
+def test_a_page_of_nothing_but_what_is_read_is_not_read_to_its_end():
+    """A node must not stand still for it."""
+    page = b"vllm:num_requests_waiting 1\n" * 30_000
+    assert load_on_page(page) == EngineLoad(None, float(SAMPLES_MAX), None)
 
 
 def test_a_cache_is_not_fuller_than_full():

@@ -72,8 +72,11 @@ def test_nobody_can_choose_numbers():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "header", "header:", "header:a b", "cookie:a;b", "json:", "prefix:x", "body", "JSON:x"],
-)
+    [
+        "", "header", "header:", "header:a b", "cookie:a;b", "json:", "prefix:x", "body", "JSON:x",
+        'json:a"b',
+    ],
+)  # fmt: skip
 def test_a_source_that_is_none_is_refused(text):
     with pytest.raises(ValueError, match="expected header:NAME"):
         SessionSource.of(text)

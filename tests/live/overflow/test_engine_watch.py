@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 
 import pytest
 
@@ -88,6 +89,70 @@ def test_a_page_that_lies_or_is_endless_or_silent_says_nothing(answer, end):
                 service.answer = BUSY
                 service.hang_up()
                 await until(lambda: last(heard) == EngineLoad(3.0, 1.0, None))
+
+    run(main)
+
+
+def test_what_a_page_has_said_once_is_told_once():
+    """One look at a request that waits is no two looks in a row, however long the page fails."""
+
+    async def once(talk, *_):
+        if len(service.seen) > 1:
+            await talk.say(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+        else:
+            await talk.say(BUSY)
+        return True
+
+    async def main():
+        nonlocal service
+        async with lying_service() as service:
+            service.answer = once
+            async with watching(service, kept_s=0.3) as (_, heard):
+                await until(lambda: heard and last(heard) is None)
+                assert [said.load for said in heard] == [EngineLoad(3.0, 1.0, None), None]
+
+    service = None
+    run(main)
+
+
+def waits(count):
+    return b"TEXT named_metrics.num_requests_waiting=%d" % count
+
+
+def test_an_engine_that_has_grown_silent_holds_nothing_more_back():
+    """What it said last is no reason to give it less each time that others speak."""
+    heard = []
+    watch = EngineWatch((), heard.append)
+
+    def tell(**said):
+        for name, count in said.items():
+            watch.heard(name, waits(count))
+        watch.tell(time.monotonic())
+        return len(heard)
+
+    assert tell() == 0
+    assert tell(one=3, other=0) == 1
+    assert tell() == tell(other=0) == tell(other=0) == 1
+    assert tell(one=2, other=0) == 2
+    assert tell(one=0) == 3
+    assert tell(other=0) == 4
+
+
+def test_an_engine_that_speaks_on_its_page_and_in_headers_counts_once():
+    async def main():
+        async with lying_service() as service:
+            service.answer = BUSY
+            async with watching(service, kept_s=0.3) as (watch, heard):
+                watch.heard("http://one", waits(1))
+                await until(lambda: last(heard) == EngineLoad(3.0, 1.0, None))
+                service.answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+
+                def header_counts():
+                    watch.heard("http://one", waits(2))
+                    return last(heard) == EngineLoad(None, 2.0, None)
+
+                await until(header_counts)
+            assert EngineLoad(3.0, 2.0, None) not in [said.load for said in heard]
 
     run(main)
 

@@ -596,7 +596,7 @@ class Story(RuleBasedStateMachine):
     @rule(number=consumes(numbers))
     def drop(self, number):
         self.caller.drop(number)
-        if not self.ends[number]:
+        if number not in self.ends:
             self.dropped.add(number)
 
     @rule(number=numbers)

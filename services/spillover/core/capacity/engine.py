@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spillover.core.capacity.search import CapacitySearch
 from spillover.model.engine_load import EngineLoad
-from spillover.policy.capacity import FULL, ceiling
+from spillover.policy.capacity import ceiling, holds_back
 
 LOOKS = 2
 """So many looks in a row have to find requests held back: one may find a request that has just
@@ -31,8 +31,7 @@ class EngineBound:
             self._held_back = 0
             return search.bound(search.most, now_s)
         waiting, held = load.waiting or 0.0, load.held or 0.0
-        is_held_back = waiting >= 1.0 or held >= FULL
-        self._held_back = self._held_back + 1 if is_held_back else 0
+        self._held_back = self._held_back + 1 if holds_back(waiting, held) else 0
         if 0 < self._held_back < LOOKS:
             return False
         running = busy - waiting if load.running is None else load.running

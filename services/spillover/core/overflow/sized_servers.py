@@ -15,7 +15,7 @@ from typing import NamedTuple
 from spillover.core.overflow.learned_servers import LearnedServers
 from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.visit import Visit
-from spillover.core.work.expected import ExpectedWork
+from spillover.core.work.expected import TIME_MIN_S, ExpectedWork
 from spillover.model.server_bounds import ServerBounds
 from spillover.policy.overflow import admission
 from spillover.policy.overflow.base import OwnLoad
@@ -44,8 +44,8 @@ class Line:
     """The work of what waits and what runs, in seconds of one server."""
 
     __slots__ = (
-        *("_ends", "_ends_s", "expected", "foreign_s"),
-        *("last", "load", "running", "waiting_s"),
+        *("_ends", "_ends_s", "expected", "foreign_s", "known_rests"),
+        *("last", "load", "running", "version", "waiting_s"),
     )
 
     def __init__(self) -> None:
@@ -62,15 +62,21 @@ class Line:
         """The service that has ended last."""
         self.load = 0.0
         """The load that own clients bring, as a decision was last told it."""
+        self.version = 0
+        """Another one after each begin and end of a service."""
+        self.known_rests: tuple[object, list[float]] = None, []
+        """The rests that were asked for last, and what they went by: one event asks often."""
 
     def begin(self, ref: int, running: _Running) -> None:
         """A service begins."""
+        self.version += 1
         self.running[ref] = running
         insort(self._ends, (running.end_s, ref))
         self._ends_s += running.end_s
 
     def end(self, ref: int) -> None:
         """A service has ended, if it is one."""
+        self.version += 1
         self.last = one = self.running.pop(ref, None)
         if one is not None:
             del self._ends[bisect_left(self._ends, (one.end_s, ref))]
@@ -168,12 +174,24 @@ class Sizing(FifoServers):
     # --- waits --------------------------------------------------------------------------------
 
     def _rests_s(self) -> list[float]:
+        """Returns when servers are free for what waits, the first ones first."""
+        line = self.line
+        by = self.now_s, line.version, self.busy, self.total, self.site_total, tuple(self.stuck)
+        if line.known_rests[0] != by:
+            line.known_rests = by, self._found_rests_s()
+        return line.known_rests[1]
+
+    def _found_rests_s(self) -> list[float]:
         now_s = self.now_s
         rests_s = self.line.rests_s(now_s, self.stuck)
         rests_s += [max(0.0, until_s - now_s) for until_s in self._cooling_s]
         idle = self.working - self.busy + len(self.stuck)
         rests_s += [0.0] * min(idle, RESTS_MAX)
         rests_s.sort()
+        # Servers that are to go take nothing more: of those that run, the first ones to end.
+        gone = self.busy - max(self.total, self.site_total)
+        if gone > 0:
+            del rests_s[: min(gone, len(rests_s) - 1)]
         return rests_s or [self.service_s]
 
     def wait_s(self, work_s: float | None = None) -> float:
@@ -194,18 +212,23 @@ class Sizing(FifoServers):
         before_s = 0.0
         for other in islice(self._fifo, LOOKS_MAX):
             if other is visit:
-                break
+                return self.wait_s(before_s)
             before_s += other.work_s
-        return self.wait_s(before_s)
+        return self.wait_s()
 
     def first_place(self, there_s: float) -> int:
-        """Returns the first place in the queue, from 0 on, in which one waits longer than this."""
+        """Returns the first place in the queue, from 0 on, in which one waits longer than this; far
+        behind, by the mean of what waits there."""
         room, before_s = room_s(there_s, self._rests_s()), 0.0
         for place, visit in enumerate(islice(self._fifo, LOOKS_MAX)):
             if before_s >= room:
                 return place
             before_s += visit.work_s
-        return self.waiting
+        behind, behind_s = self.waiting - LOOKS_MAX, self.line.waiting_s - before_s
+        left_s = max(0.0, room - before_s)
+        if behind <= 0 or left_s >= behind_s:
+            return self.waiting
+        return LOOKS_MAX + int(behind * left_s / behind_s)
 
     @property
     def ahead(self) -> int:
@@ -268,7 +291,7 @@ class SizedServers(Sizing):
     __slots__ = ()
 
     def __init__(self, total: int, service_s: float, delivery_s: float) -> None:
-        super().__init__(total, service_s, delivery_s)
+        super().__init__(total, max(service_s, TIME_MIN_S), delivery_s)
         self.line = Line()
 
 
@@ -278,5 +301,5 @@ class SizedLearnedServers(Sizing, LearnedServers):
     __slots__ = ()
 
     def __init__(self, bounds: ServerBounds, service_s: float, delivery_s: float) -> None:
-        LearnedServers.__init__(self, bounds, service_s, delivery_s)
+        LearnedServers.__init__(self, bounds, max(service_s, TIME_MIN_S), delivery_s)
         self.line = Line()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from itertools import islice
 
 import msgspec
 
@@ -17,6 +18,9 @@ from spillover.model.errors import UNREADABLE
 
 REQUESTS_MAX = 1e6
 """More requests than that no engine has."""
+
+SAMPLES_MAX = 1_024
+"""So many samples of a page are read: an engine says some for each of its ranks."""
 
 HEADER_LENGTH_MAX = 4_096
 
@@ -54,8 +58,8 @@ _decode_named = msgspec.json.Decoder(dict[str, float]).decode
 
 def load_on_page(page: bytes) -> EngineLoad | None:
     """Returns what a metrics page says; None if it says nothing of that."""
-    found = ((_NAMES[name], _number(told)) for name, told in _SAMPLE.findall(page))
-    return _load_of(found)
+    found = (match.groups() for match in islice(_SAMPLE.finditer(page), SAMPLES_MAX))
+    return _load_of((_NAMES[name], _number(told)) for name, told in found)
 
 
 def load_in_header(value: bytes) -> EngineLoad | None:

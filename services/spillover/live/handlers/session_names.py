@@ -7,10 +7,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from typing import TypeAlias
 
 import msgspec
 
+from spillover.live.handlers.json_fields import Body, JsonFields
 from spillover.model.errors import UNREADABLE
 from spillover.model.passed import Fields
 from spillover.model.session_source import COOKIE, HEADER, JSON, SessionSource
@@ -19,8 +19,6 @@ NONE = 0
 """The number of no session."""
 PROMPT_BYTES = 1_024
 """With `prefix`, what of a prompt that is one text names its session."""
-
-Body: TypeAlias = bytes | memoryview | msgspec.Raw
 
 
 class _Message(msgspec.Struct):
@@ -42,7 +40,7 @@ class SessionNames:
         self._source = source
         self._key = secrets.token_bytes(16)
         self._name = source.name.lower().encode()
-        self._fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+        self._fields = JsonFields([source.name])
         self._conversation = msgspec.json.Decoder(_Conversation)
         self._message = msgspec.json.Decoder(_Message)
 
@@ -76,8 +74,8 @@ class SessionNames:
         return []
 
     def _field(self, body: Body) -> Sequence[bytes]:
-        found = self._fields.decode(body).get(self._source.name)
-        return [] if found is None or bytes(found) == b"null" else [bytes(found)]
+        found = self._fields.of(body)
+        return [] if found == [b"null"] else found
 
     def _prefix(self, body: Body) -> Sequence[bytes]:
         """Returns the messages up to the first one of the user: a conversation has them in all its

@@ -5,10 +5,11 @@ that says nothing, or what cannot be, counts as the mean.
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
+from spillover.live.handlers.json_fields import Body, JsonFields
 from spillover.live.handlers.proxy.sent_heads import OwnRequest
 from spillover.model.errors import UNREADABLE
 from spillover.model.passed import Fields, MalformedPassed, PassedRequest, decode_lines, take_apart
@@ -25,18 +26,15 @@ NUMBER_MAX = 1e12
 LOOKED_AT_BYTES = 1 << 20
 """Larger bodies are not read: that would take longer than a decision may."""
 
-Body: TypeAlias = bytes | memoryview | msgspec.Raw
-
-_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-
 
 class WorkFeatures:
     """What requests of one cluster say."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._of_cluster = cluster.work
+        self._of_cluster = _reader(cluster.work)
         self._routes = [
-            (route.path, route.methods, route.work or cluster.work) for route in cluster.routes
+            (route.path, route.methods, _reader(cluster.work if route.work is None else route.work))
+            for route in cluster.routes
         ]
         sources = [cluster.work, *(route.work for route in cluster.routes)]
         self._reads_heads = any(
@@ -46,59 +44,70 @@ class WorkFeatures:
     def of(self, request: Request) -> Features | None:
         """Returns the features of a request that comes; None if it says none."""
         try:
-            source, fields, body = self._taken_apart(request.work)
+            reader, fields, body = self._taken_apart(request.work)
         except MalformedPassed:
             return None
-        return None if source is None else _features(source, fields, body)
+        return None if reader is None else reader.features(fields, body)
 
-    def _taken_apart(self, work: Any) -> tuple[WorkSource | None, Fields, Body]:
+    def _taken_apart(self, work: Any) -> tuple[_Reader | None, Fields, Body]:
         """Returns what is looked for, and where: in a client's or a neighbor's request that passes
         through, or in a payload."""
         if isinstance(work, OwnRequest):
             head = work.head
             target = head.target.decode("latin-1") if self._routes else ""
-            return self._source(head.method, target), head.fields, work.body
+            return self._reader(head.method, target), head.fields, work.body
         if isinstance(work, PassedRequest):
             target = work.target.decode("latin-1")
-            return self._source(work.method, target), work.headers, work.body
+            return self._reader(work.method, target), work.headers, work.body
         if isinstance(work, msgspec.Raw):
             return self._of_cluster, (), work
         encoded, body = take_apart(work)
         if not self._reads_heads:
             return self._of_cluster, (), body
         lines = decode_lines(encoded)
-        return self._source(lines.method, lines.target.decode("latin-1")), lines.headers, body
+        return self._reader(lines.method, lines.target.decode("latin-1")), lines.headers, body
 
-    def _source(self, method: str, target: str) -> WorkSource | None:
-        for path, methods, source in self._routes:
+    def _reader(self, method: str, target: str) -> _Reader | None:
+        for path, methods, reader in self._routes:
             if target.startswith(path) and (not methods or method in methods):
-                return source
+                return reader
         return self._of_cluster
 
 
-def _features(source: WorkSource, fields: Fields, body: Body) -> Features | None:
-    if source.bytes:
-        return (float(len(memoryview(body))),)
-    if source.header is not None:
-        name = source.header.lower().encode()
-        told = [value for key, value in fields if key.lower() == name]
-        return _all_known([_number(told[0]) if len(told) == 1 else None])
-    return _in_body(source, body)
+class _Reader:
+    """What requests say by one source."""
+
+    def __init__(self, source: WorkSource) -> None:
+        self._source = source
+        self._header = None if source.header is None else source.header.lower().encode()
+        told = (source.json, source.prompt)
+        self._fields = JsonFields([name for name in told if name is not None])
+
+    def features(self, fields: Fields, body: Body) -> Features | None:
+        if self._source.bytes:
+            return (float(len(memoryview(body))),)
+        if self._header is not None:
+            told = [value for key, value in fields if key.lower() == self._header]
+            return _all_known([_number(told[0]) if len(told) == 1 else None])
+        return self._in_body(body)
+
+    def _in_body(self, body: Body) -> Features | None:
+        if len(memoryview(body)) > LOOKED_AT_BYTES:
+            return None
+        try:
+            found = self._fields.of(body)
+        except UNREADABLE:
+            return None
+        features: list[float | None] = []
+        if self._source.json is not None:
+            features.append(_number(found[0]))
+        if self._source.prompt is not None:
+            features.append(float(len(found[-1])) or None)
+        return _all_known(features)
 
 
-def _in_body(source: WorkSource, body: Body) -> Features | None:
-    if len(memoryview(body)) > LOOKED_AT_BYTES:
-        return None
-    try:
-        found = _decode(body)
-    except UNREADABLE:
-        return None
-    features: list[float | None] = []
-    if source.json is not None:
-        features.append(_number(bytes(found.get(source.json, b""))))
-    if source.prompt is not None:
-        features.append(float(len(bytes(found.get(source.prompt, b"")))) or None)
-    return _all_known(features)
+def _reader(source: WorkSource | None) -> _Reader | None:
+    return None if source is None or source.counted else _Reader(source)
 
 
 def _all_known(features: list[float | None]) -> Features | None:
