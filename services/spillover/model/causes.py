@@ -29,8 +29,8 @@ class Cause(StrEnum):
     WORKER = "worker"
     """A Python or Dask handler raised, or the process or thread that ran it is gone."""
     NEIGHBOR = "neighbor"
-    """The request was at a neighbor that was lost, broke it off without a word, or had not answered
-    by the deadline. The log there says why."""
+    """The request was at a neighbor that was lost, ended, broke it off without a word, or had not
+    answered by the deadline. The log there says why."""
     CLIENT = "client"
     """The client left, did not read the answer, cancelled the request, or sent one that cannot be
     passed on."""

@@ -71,9 +71,18 @@ def test_what_breaks_off_has_failed_and_is_not_tried_again(story, keyed, event):
 def test_what_breaks_off_at_a_neighbor_has_failed_for_the_cause_that_the_neighbor_tells(story):
     """Over any number of hops in the words of where it broke."""
     one = away(story)
-    problem = "the answer broke off after it had begun: the service was silent"
+    broke_off = "the answer broke off after it had begun: "
+    problem = f"{broke_off}at cluster c: the service was silent"
     [reply] = one.tell(ev.ForwardLost(2, Cause.TIMEOUT, problem), 0.75)
-    assert (reply.answer.cause, reply.answer.problem) == (Cause.TIMEOUT, problem)
+    told = f"{broke_off}at cluster b: at cluster c: the service was silent"
+    assert (reply.answer.cause, reply.answer.problem) == (Cause.TIMEOUT, told)
+
+
+def test_a_neighbor_that_ends_is_not_this_node_that_ends(story):
+    one = away(story)
+    [reply] = one.tell(ev.ForwardLost(2, Cause.NODE, "the node ended"), 0.75)
+    problem = "the answer broke off after it had begun: at cluster b: the node ended"
+    assert (reply.answer.cause, reply.answer.problem) == (Cause.NEIGHBOR, problem)
 
 
 def test_what_surely_was_not_done_was_when_its_answer_had_begun(story):

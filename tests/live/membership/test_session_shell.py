@@ -44,9 +44,12 @@ class Recorded(ClientSession):
     def __init__(self, urls):
         super().__init__("me", urls, Random(1), in_order=True)
         self.heard = []
+        self.on_connected = lambda: None
 
     def handle(self, event, now_s):
         self.heard.append(event)
+        if isinstance(event, Connected):
+            self.on_connected()
         return super().handle(event, now_s)
 
     def of(self, *kinds):
@@ -150,6 +153,26 @@ def test_what_ends_and_was_a_session_is_a_loss_and_the_next_one_is_news(caplog):
 
     with caplog.at_level(logging.INFO):
         with_servers(2, check)
+
+
+def test_a_bug_ends_the_following_with_a_line_in_the_log(caplog):
+    """Else the client would stay for good where it is, and nobody would know."""
+
+    async def check(shell, machine, servers):
+        def fail():
+            raise ZeroDivisionError("it divides")
+
+        (server,) = servers
+        machine.on_connected = fail
+        server.answers(BEGUN + line(server.url))
+        shell.start()
+        await until(lambda: shell.why)
+        assert "it divides" in shell.why
+        (one,) = [one for one in caplog.records if one.levelno == logging.ERROR]
+        assert "not followed any more" in one.msg.words
+        assert one.exc_info[0] is ZeroDivisionError
+
+    with_servers(1, check)
 
 
 @pytest.mark.parametrize(

@@ -268,6 +268,14 @@ def test_long_words_for_why_an_answer_broke_off_are_cut(back):
     assert len(encode_broken(*way.why)) <= longest_bytes
 
 
+def test_words_that_are_no_text_break_an_answer_off_as_others_do(back):
+    """As in the names of files that handlers tell of."""
+    way = back()
+    way.sink.begin(HEAD, SO_FAR, way)
+    way.sink.break_off(Answer(FAILED, ("a", "b"), None, "no file \udcff"))
+    assert way.why == (Cause.WORKER, "no file ?")
+
+
 def test_a_frame_that_is_lost_breaks_the_answer_off_once(back):
     """What comes behind it means nothing, nor does its end."""
     way = back(delay_s=2.0)

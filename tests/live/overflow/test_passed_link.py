@@ -157,7 +157,8 @@ def test_what_breaks_off_is_never_an_end(nodes, ids):
                 await nodes.until(lambda s=sink: s.how)
                 assert (sink.how, sink.told[0][1].outcome) == ("broken", FAILED)
                 told = "" if len(ids) == 1 else "the answer broke off after it had begun: "
-                assert entry.answer.problem == f"{told}it was closed"
+                where = "".join(f"at cluster {name}: " for name in ids[1:])
+                assert entry.answer.problem == f"{told}{where}it was closed"
                 assert entry.answer.cause is Cause.CONNECTION
             machine = federation["a"].machine
             assert machine.truncated == federation["a"].shell.requests.relays.ends["truncated"] == 4

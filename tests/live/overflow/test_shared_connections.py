@@ -211,12 +211,13 @@ def test_who_is_no_neighbor_shares_nothing(nodes, caller, to):
     nodes.run(main)
 
 
-def test_whose_frames_have_another_name_shares_nothing(nodes):
-    """A node of the version before, which would not read these; it goes by POST then."""
+@pytest.mark.parametrize("name", [b"spillover/3", b"spillover/3.1"])
+def test_whose_frames_have_another_name_shares_nothing(nodes, name):
+    """A node of a version before, which would not read these; it goes by POST then."""
 
     async def main():
         async with nodes.Federation(pair(nodes)) as federation:
-            _, writer, head = await shared_socket(federation["b"], protocol=b"spillover/3")
+            _, writer, head = await shared_socket(federation["b"], protocol=name)
             assert head.startswith(b"HTTP/1.1 422 ")
             writer.close()
 
@@ -403,6 +404,7 @@ class Opened:
         (b"Upgrade: %b\r\n" % UPGRADE, True),
         (b"upgrade: %b\r\n" % UPGRADE.upper(), True),
         (b"Upgrade: spillover/3\r\n", False),
+        (b"Upgrade: spillover/3.1\r\n", False),
         (b"", False),
     ],
 )

@@ -688,9 +688,11 @@ class NodeMachine(NodeFacts):
         visit.network_s += max(0.0, now_s - visit.since_s)
         outcome = Outcome.CANCELLED if visit.cancelling else FAILED
         why, cause = f"cluster {visit.target.id} was lost", Cause.NEIGHBOR
-        if lost is not None:  # a neighbor that tells why says that it broke off, too
-            why = (lost.problem or why).removeprefix(f"{BROKE_OFF}: ")
-            cause = lost.cause or cause
+        if lost is not None and lost.problem:  # a neighbor says that it broke off, too
+            told = lost.problem.removeprefix(f"{BROKE_OFF}: ")
+            why = f"at cluster {visit.target.id}: {told}"
+        if lost is not None and lost.cause not in (None, Cause.NODE):  # a node is one's own
+            cause = lost.cause
         answer = visit.answer(outcome, self.settings.cluster, f"{BROKE_OFF}: {why}")
         answer.cause = Cause.CLIENT if visit.cancelling else cause
         self._reply(visit, answer, now_s)

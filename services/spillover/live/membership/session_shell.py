@@ -77,7 +77,6 @@ class SessionShell:
         self._path = f"{SESSION}?client={quote(name, safe='')}"
         self._machine = machine
         self._client_of = client_of
-        self._on_change = on_change
         self._loop = asyncio.get_running_loop()
         self._streams: dict[int, tuple[SessionServer, asyncio.Task[None]]] = {}
         self._heard: set[int] = set()
@@ -90,13 +89,13 @@ class SessionShell:
         self.why = ""
         """There is no session, as far as was told."""
         self._timers = Timers(self._loop)
-        self.next_deadline, self.check = machine.next_deadline, machine.check
         interpreters: dict[type, Callable[[Any], None]] = {
             Connect: self._connect,
             Leave: self._leave,
             Use: self._used,
         }
-        driver = Driver[Event, Any](self, self._timers, interpreters)
+        watched = _Watched(machine, on_change)
+        driver = Driver[Event, Any](watched, self._timers, interpreters, self._on_failure)
         driver.start(TimerFired())
         self._feed = driver.feed
 
@@ -127,11 +126,11 @@ class SessionShell:
         await asyncio.gather(*streams, return_exceptions=True)
         self._timers.close()
 
-    def handle(self, event: Event, now_s: float) -> list[Command]:
-        """Returns what the machine commands. To be called by the driver alone."""
-        commands = self._machine.handle(event, now_s)
-        self._on_change()
-        return commands
+    def _on_failure(self, error: BaseException) -> None:
+        """The machine, or what obeys it, is broken: what is in use stays so, and nothing changes
+        it any more."""
+        self.why = f"a bug: {error!r}"
+        _log.error(Message("bug: the federation is not followed any more"), exc_info=error)
 
     # --- commands -----------------------------------------------------------------------------
 
@@ -232,6 +231,19 @@ class SessionShell:
         if not self._is_told:
             self._is_told = True
             _log.info(Message("no session", node=url, reason=str(error)))
+
+
+class _Watched:
+    """A machine; `on_change` is called whenever it has handled something."""
+
+    def __init__(self, machine: ClientSession, on_change: Callable[[], None]) -> None:
+        self._machine, self._on_change = machine, on_change
+        self.next_deadline, self.check = machine.next_deadline, machine.check
+
+    def handle(self, event: Event, now_s: float) -> Sequence[Command]:
+        commands = self._machine.handle(event, now_s)
+        self._on_change()
+        return commands
 
 
 def _read_first(line: bytes) -> Announcement:

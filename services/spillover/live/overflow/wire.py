@@ -369,8 +369,10 @@ def decode_refused(told: bytes) -> tuple[LoadNow | None, int | None]:
 
 
 def encode_broken(cause: Cause, problem: str | None) -> bytes:
-    """Returns why no more of an answer comes."""
-    return _encode(BrokenBody(cause.value, (problem or "")[:BROKEN_PROBLEM_MAX]))
+    """Returns why no more of an answer comes, cut to BROKEN_PROBLEM_MAX characters, with `?` for
+    what is none (half of a surrogate pair)."""
+    told = (problem or "")[:BROKEN_PROBLEM_MAX].encode(errors="replace").decode()
+    return _encode(BrokenBody(cause.value, told))
 
 
 def decode_broken(told: bytes) -> tuple[Cause | None, str | None]:

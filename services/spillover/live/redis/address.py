@@ -54,8 +54,9 @@ nothing."""
 
 def parse_address(url: str, directory: str = "") -> dict[str, object]:
     """Returns the parts of redis://[user:password@]host:port/number, rediss:// the same with TLS,
-    or unix://path?db=0, with options of `URL_OPTIONS`. A file of CAs is one of this directory, or
-    of the working directory: renewals have another one. Raises InputError."""
+    or unix://path?db=0, with options of `URL_OPTIONS`. A relative file of CAs lies in
+    `directory`, or in the working directory where that is empty; renewals run in another one.
+    Raises InputError."""
     try:
         parts = urlsplit(url)
     except ValueError:  # by a [ or a ]

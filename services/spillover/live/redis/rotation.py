@@ -26,7 +26,8 @@ class RedisAddress:
     """Where a Redis is, and as whom to call it. Raises InputError for what is no address."""
 
     def __init__(self, given: RedisUrl) -> None:
-        # Renewals have another working directory. Links are followed at each look.
+        # Absolute, since renewals run in another working directory; not resolved, so that links
+        # are followed at each look.
         self.file = None if isinstance(given, str) else str(Path(given).absolute())
         self.url = str(given) if self.file is None else read_url_file(self.file)
         self.parts = parse_address(self.url)

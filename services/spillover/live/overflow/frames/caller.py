@@ -262,22 +262,30 @@ class Caller:
         if stream.allowed_bytes <= WINDOW_BYTES:
             self._widened.pop(stream.number, None)
         elif not stream.is_held:
-            stream.is_held = True
+            stream.is_held, stream.anew_bytes = True, 0
             self.out.frame(HOLD, stream.number)
+            if not stream.paused:
+                self._ask(stream)
 
     def _held(self, stream: RequestFrames, told: bytes) -> None:
-        """All that was on its way has come, and nothing more comes that was asked for."""
-        if not stream.is_held or LENGTH.unpack(told)[0] != stream.allowed_bytes:
-            raise BadFrame(f"expected {stream.allowed_bytes} bytes held back of {stream.number}")
-        stream.is_held, stream.allowed_bytes = False, 0
+        """All that was on its way has come, and nothing more comes but what was asked for anew."""
+        held_bytes = stream.allowed_bytes - stream.anew_bytes
+        if not stream.is_held or LENGTH.unpack(told)[0] != held_bytes:
+            raise BadFrame(f"expected {held_bytes} bytes held back of {stream.number}")
+        stream.is_held, stream.allowed_bytes = False, stream.anew_bytes
         self._widened.pop(stream.number, None)
         if not stream.paused:
             self._ask(stream)
 
     def _ask(self, stream: RequestFrames) -> None:
-        more_bytes = stream.wide_bytes - stream.allowed_bytes
-        if more_bytes > 0 and not stream.is_held:
+        """Ask for as much more as makes a window; of what is held back, for one behind HOLD, so
+        that its reader does not wait for HELD first."""
+        may_come_bytes = stream.anew_bytes if stream.is_held else stream.allowed_bytes
+        more_bytes = stream.wide_bytes - may_come_bytes
+        if more_bytes > 0:
             stream.allowed_bytes += more_bytes
+            if stream.is_held:
+                stream.anew_bytes += more_bytes
             self.out.frame(WINDOW, stream.number, LENGTH.pack(more_bytes))
 
     def _end(self, stream: RequestFrames, event: Frame, events: list[Frame]) -> None:

@@ -64,6 +64,8 @@ class RequestFrames:
     paused: bool = False
     is_held: bool = False
     """Whether the other end was told to send nothing of it, and has not said how much that was."""
+    anew_bytes: int = 0
+    """How much of `allowed_bytes` was asked for since, which is not held back."""
 
     def begin(self, kind: int, told: bytes, now_s: float) -> bytes | None:
         """Begin to receive a message, with what the frame tells that it begins with. Returns all of
