@@ -45,6 +45,7 @@ READERS = {
     wire.CancelBody: wire.decode_cancel,
     wire.CancelAnswer: wire.decode_cancel_answer,
     wire.RefusedBody: wire.decode_refused,
+    wire.BrokenBody: wire.decode_broken,
     passed_wire.HeadBody: behind_head,
     membership.StampBody: None,
     membership.ConfigurationBody: partial(

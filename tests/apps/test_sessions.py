@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from spillover.client import AsyncSpillover
+from spillover.core.membership.session_events import TimerFired
 
 
 async def change(node, edit):
@@ -125,7 +126,7 @@ def test_a_client_that_follows_outlives_the_node_that_it_was_given(nodes):
                 following = spillover._following
                 await nodes.until(lambda: following.session.in_use is not None)
                 following.session._machine._act_s = 0.0  # it need not wait
-                following.session._arm()
+                following.session._feed(TimerFired())
                 await nodes.until(lambda: set(spillover.nodes.urls) == urls)
                 await federation.stop("a")
                 answer = await spillover.run({"service_ms": 1})

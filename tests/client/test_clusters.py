@@ -4,10 +4,16 @@ say whose they are, as nodes do."""
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 from spillover.client import AsyncSpillover, OutcomeUnknown, Retries, Spillover
+from spillover.client.clusters import ClusterLearner
+from spillover.client.nodes import Nodes
+from spillover.live.http1.outgoing import Response
 from support.scripted_server import RESET, answer, done, problem, scripted, scripted_aside
 
 LIMIT_S = 20.0
@@ -92,6 +98,25 @@ def test_a_broken_request_goes_to_no_node_of_which_it_is_not_known(own, other, a
             assert words(there) == ["GET /healthz"] * asked
 
     asyncio.run(asyncio.wait_for(main(), LIMIT_S))
+
+
+def test_who_does_not_say_whose_it_is_is_asked_once_by_many_requests_that_break():
+    """What stands before it may answer for it: each request would wait for those before it."""
+
+    async def main():
+        asked = []
+
+        async def ask(url, *_, **__):
+            asked.append(url)
+            await asyncio.sleep(0)
+            return Response(503, {}, b"", 0.0, 0.0)
+
+        nodes = Nodes(["http://here", "http://there"], Random(1))
+        learner = ClusterLearner(nodes, lambda url: SimpleNamespace(request=partial(ask, url)))
+        await asyncio.gather(*(learner.find_others("http://here") for _ in range(20)))
+        assert asked == ["http://here"]
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])

@@ -179,6 +179,33 @@ def test_who_is_wanted_again_while_it_ends_is_started_again(scripted):
     follow(story)
 
 
+def test_who_is_started_again_is_not_started_twice_by_a_configuration_that_comes_meanwhile(
+    scripted,
+):
+    async def story(bed, said):
+        both, let_go, add, added = bed.topology, bed.let_go, bed.add, []
+
+        async def let_go_at_last(cluster):
+            tell(scripted, both, 3)
+            await until(lambda: said[-1] == "configuration 3 of cluster a")
+            await let_go(cluster)
+
+        async def add_at_last(cluster):
+            added.append(cluster)
+            if len(added) == 1:
+                tell(scripted, both, 4)
+                await until(lambda: said[-1] == "configuration 4 of cluster a")
+            await add(cluster)
+
+        bed.let_go, bed.add = let_go_at_last, add_at_last
+        scripted.say("b", "state", state("b", drained=True))
+        tell(scripted, replace(both, clusters=both.clusters[:1], links=()), 2)
+        await until(lambda: said[-1:] == [f"cluster b is added at {both.cluster('b').url}"])
+        assert added == ["b"]
+
+    follow(story)
+
+
 def test_only_what_is_newer_is_followed(scripted):
     """By its number, then by who made it; not what is newer already, nor what is none."""
 

@@ -11,11 +11,12 @@ import json
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from spillover.live.process.listening import bind_socket
+from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
 from spillover_lab.bench.haproxy_sites import relay
 from spillover_lab.bench.relays import find_program, running_haproxy, started
@@ -120,14 +121,34 @@ async def _envoy(stack: AsyncExitStack, _: Door, site: int, engines: Engines) ->
 
 
 async def _cache_aware(stack: AsyncExitStack, door: Door, _: int, engines: Engines) -> str:
-    port, metrics_port = _free_ports()
     urls = [f"http://{HOST}:{one}" for ports in engines for one in ports]
-    command = (
-        *(find_program(door.program) or door.program, *door.arguments),
-        *("--policy", "cache_aware", "--host", HOST, "--port", f"{port}"),
-        *("--prometheus-port", f"{metrics_port}", "--worker-urls", *urls),
-    )
-    running = started(door.name, command, f"http://{HOST}:{port}", path="/readiness")
+
+    def command(port: int, metrics_port: int) -> Sequence[str]:
+        return (
+            *(find_program(door.program) or door.program, *door.arguments),
+            *("--policy", "cache_aware", "--host", HOST, "--port", f"{port}"),
+            *("--prometheus-port", f"{metrics_port}", "--worker-urls", *urls),
+        )
+
+    return await _started_at_free_ports(stack, door.name, command)
+
+
+async def _started_at_free_ports(
+    stack: AsyncExitStack, name: str, command: Callable[[int, int], Sequence[str]]
+) -> str:
+    """Returns the address, at the first of two ports. A program that does not start is tried once
+    more: somebody may have taken a port meanwhile. Raises RunError if it does not start then."""
+    with suppress(RunError):
+        return await _start(stack, name, command)
+    return await _start(stack, name, command)
+
+
+async def _start(
+    stack: AsyncExitStack, name: str, command: Callable[[int, int], Sequence[str]]
+) -> str:
+    port, other_port = _free_ports()
+    url = f"http://{HOST}:{port}"
+    running = started(name, command(port, other_port), url, path="/readiness")
     return (await stack.enter_async_context(running)).url
 
 
@@ -214,12 +235,13 @@ async def running_envoy(
     site: int, engines: Engines, filters: Sequence[dict[str, Any]] = ()
 ) -> AsyncIterator[str]:
     """Starts Envoy on one thread. Gives its address."""
-    port, _ = _free_ports()
-    with tempfile.TemporaryDirectory() as directory:
-        file = Path(directory) / "envoy.json"
-        told = envoy_bootstrap(port, site, engines, filters)
-        file.write_text(json.dumps(told), encoding="utf-8")
-        options = ("-c", str(file), "--concurrency", "1", "--disable-hot-restart")
-        command = (find_program("envoy") or "envoy", *options)
-        async with started("Envoy", command, f"http://{HOST}:{port}", path="/readiness") as server:
-            yield server.url
+    async with AsyncExitStack() as stack:
+        file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "envoy.json"
+
+        def command(port: int, _: int) -> Sequence[str]:
+            told = envoy_bootstrap(port, site, engines, filters)
+            file.write_text(json.dumps(told), encoding="utf-8")
+            options = ("-c", str(file), "--concurrency", "1", "--disable-hot-restart")
+            return (find_program("envoy") or "envoy", *options)
+
+        yield await _started_at_free_ports(stack, "Envoy", command)

@@ -23,7 +23,7 @@ from zlib import crc32
 
 from spillover.live.process.listening import bind_socket
 from spillover.model.prompt import BLOCK_TOKENS, Prompt
-from spillover.sim.affinity.engine import Engine, EngineKind
+from spillover.sim.affinity.engine import Engine, EngineKind, PromptPrefill
 from spillover_lab.bench.servers import HOST
 
 HEAD_LIMIT_BYTES = 65_536
@@ -103,31 +103,33 @@ class MockEngine:
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers the requests of one connection."""
+        """Answers the requests of one connection. One whose client leaves is given up."""
         self._writers.add(writer)
         try:
+            asked = await _read(reader)
             while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = [
-                    one for one in head.lower().split(b"\r\n") if one[:15] == b"content-length:"
-                ]
-                body = await reader.readexactly(int(length[0][15:]) if length else 0)
-                if self._now_s() < self._starts_until_s:
-                    writer.write(_whole(503, _LOADING))
-                elif head.startswith(b"GET /metrics "):
-                    writer.write(_whole(200, self.metrics(), "text/plain"))
-                elif head.startswith(b"GET "):  # /health, /v1/models
-                    writer.write(_whole(200, json.dumps({"data": [{"id": MODEL}]})))
-                elif head.startswith(f"POST {PATH} ".encode()):
-                    await self._complete(body, writer)
-                else:
-                    writer.write(_whole(404, json.dumps({"error": {"message": "unknown"}})))
-                await writer.drain()
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+                async with asyncio.TaskGroup() as both:
+                    coming = both.create_task(_read(reader))
+                    both.create_task(self._answer(*asked, writer))
+                asked = coming.result()
+        except* (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             pass  # whoever asked has gone
         finally:
             self._writers.discard(writer)
             writer.close()
+
+    async def _answer(self, head: bytes, body: bytes, writer: asyncio.StreamWriter) -> None:
+        if self._now_s() < self._starts_until_s:
+            writer.write(_whole(503, _LOADING))
+        elif head.startswith(b"GET /metrics "):
+            writer.write(_whole(200, self.metrics(), "text/plain"))
+        elif head.startswith(b"GET "):  # /health, /v1/models
+            writer.write(_whole(200, json.dumps({"data": [{"id": MODEL}]})))
+        elif head.startswith(f"POST {PATH} ".encode()):
+            await self._complete(body, writer)
+        else:
+            writer.write(_whole(404, json.dumps({"error": {"message": "unknown"}})))
+        await writer.drain()
 
     def metrics(self) -> str:
         """Returns what an engine tells of itself."""
@@ -165,15 +167,27 @@ class MockEngine:
             writer.write(_whole(503, json.dumps({"error": {"message": "overloaded"}})))
             return
         if self._draws.random() < self._trouble.hang_share:
-            await asyncio.get_running_loop().create_future()
+            await asyncio.get_running_loop().create_future()  # until the client leaves
         now_s = self._now_s()
         prompt = prompt_of(text, max(1, answer_tokens), now_s)
         engine = self._engine
         reading = engine.take(prompt, now_s, prompt.tokens)
         self._held_tokens += prompt.tokens
         self.tokens.update(asked=prompt.tokens, found=reading.found_tokens)
+        try:
+            await self._write(prompt, reading, writer)
+        except asyncio.CancelledError:
+            engine.leave(reading, self._now_s())
+            raise
+        finally:
+            if engine is self._engine:  # else it has died meanwhile
+                self._held_tokens -= prompt.tokens
+
+    async def _write(
+        self, prompt: Prompt, reading: PromptPrefill, writer: asyncio.StreamWriter
+    ) -> None:
         # As vLLM does: the head says nothing of when the first token comes.
-        writer.write(_STREAM.format(self._engine.state(now_s).busy).encode())
+        writer.write(_STREAM.format(self._engine.state(self._now_s()).busy).encode())
         await self._until(reading.first_token_s)
         writer.write(_event({"choices": [{"delta": {"content": "t "}}]}))
         running = self._engine.state(self._now_s()).requests
@@ -184,8 +198,6 @@ class MockEngine:
             "completion_tokens": prompt.answer_tokens,
             "prompt_tokens_details": {"cached_tokens": reading.found_tokens},
         }
-        if engine is self._engine:  # else it has died meanwhile
-            self._held_tokens -= prompt.tokens
         rest = "t " * (prompt.answer_tokens - 1)
         writer.write(_event({"choices": [{"delta": {"content": rest}}], "usage": usage}))
         writer.write(_event(_DONE) + b"0\r\n\r\n")
@@ -195,6 +207,13 @@ class MockEngine:
 
     async def _until(self, at_s: float) -> None:
         await asyncio.sleep((at_s - self._now_s()) / self._speed)
+
+
+async def _read(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """Returns the head and the body of the next request."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = [one for one in head.lower().split(b"\r\n") if one[:15] == b"content-length:"]
+    return head, await reader.readexactly(int(length[0][15:]) if length else 0)
 
 
 def prompt_of(text: str, answer_tokens: int, now_s: float) -> Prompt:

@@ -32,6 +32,8 @@ from spillover_lab.rivals.rules import ENVOY_PROBE, ENVOY_VARIANCE, PREQUAL_HOT
 
 ENVOY_EVERY_S, ENVOY_SMOOTHING_S = 1.0, 5.0
 """Envoy computes its weights so often, of utilizations that are averaged over so long."""
+AFTER_S = 1e-9
+"""What comes with a report is seen so long after it: else rounding could show the one before."""
 NATS_PENDING = (1, 2, 4, 8)
 """The thresholds of NATS that are tried."""
 
@@ -96,12 +98,21 @@ class Sites:
             sent_s.popleft()
         return *self.all[site].at(told_s), len(sent_s)
 
+    def next_report_s(self, viewer: int, now_s: float) -> float:
+        """Returns when a report of a neighbor comes next."""
+        return min(
+            ((now_s - way_s) // self.period_s + 1) * self.period_s + way_s + AFTER_S
+            for way_s in self.ways_s[viewer].values()
+        )
+
 
 class Rule:
     """A rule that sends each request at once, and to its home if nothing else is said."""
 
     pulls = False
     """Whether sites hear of free servers as they become free, and from reports only otherwise."""
+    looks_at_reports = False
+    """Whether a report has a site look at its queue again."""
 
     def __init__(self, sites: Sites, seed: int) -> None:
         self.sites = sites
@@ -199,6 +210,8 @@ class SkyWalker(Rule):
     """Selective pushing: a request leaves its home's queue for a server that has nothing to do, at
     home or, if there is none, at the nearest site that has one by its last report."""
 
+    looks_at_reports = True
+
     def spill(self, site: int, now_s: float) -> int | None:
         free = []
         for other, way_s in self.sites.ways_s[site].items():
@@ -250,7 +263,7 @@ def play(
     seed: int,
 ) -> list[tuple[float, bool]]:
     """Plays requests: the time, the home, and the service of each, in s. Returns how long each was
-    on its way and in queues, and whether it was moved."""
+    on its way there and back and in queues, and whether it was moved."""
     sites = Sites(topology)
     playing = _Playing(sites, rule_of(sites, seed))
     for number, (time_s, home, service_s) in enumerate(requests):
@@ -268,6 +281,8 @@ class _Playing:
         self._sites = sites
         self._rule = rule
         self._order = count()
+        self._looking: set[int] = set()
+        """Sites that look at their queue when the next report comes."""
         self._events: list[tuple[float, int, Callable[[float], None]]] = []
 
     def run_until(self, until_s: float) -> None:
@@ -312,12 +327,19 @@ class _Playing:
             self._sites.own[number][number] -= 1
             self._send(site.queue.popleft(), to, now_s)
         site.note(now_s)
+        if site.queue and self._rule.looks_at_reports and number not in self._looking:
+            self._looking.add(number)
+            self._at(self._sites.next_report_s(number, now_s), partial(self._hear, number))
+
+    def _hear(self, number: int, now_s: float) -> None:
+        self._looking.remove(number)
+        self._look(number, now_s)
 
     def _end(self, number: int, asked: Asked, now_s: float) -> None:
-        waited_s = now_s - asked.time_s - asked.service_s
+        way_s = self._sites.ways_s[asked.home].get(number, 0.0)
+        waited_s = now_s + way_s - asked.time_s - asked.service_s
         self.ended[asked.number] = waited_s, number != asked.home
         self._sites.all[number].busy -= 1
-        way_s = self._sites.ways_s[asked.home].get(number, 0.0)
         self._at(now_s + way_s, partial(self._back, asked.home, number))
         self._look(number, now_s)
         if self._rule.pulls:

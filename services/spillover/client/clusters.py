@@ -5,8 +5,10 @@ in `retrying`."""
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from spillover.client import wire
 from spillover.client.nodes import Nodes
@@ -17,6 +19,10 @@ from spillover.model.errors import PeerError
 ASK_WHOSE_S = 2.0
 """Who may have lost a request waits at most so long to be told of another node to go on at."""
 
+ASK_AGAIN_S = 5.0
+"""A node that has not said whose it is, is asked again after so long: what stands before it may
+have answered while it was away."""
+
 
 class ClusterLearner:
     """This keeps `nodes` told of the cluster of each. `client_of` gives the client of a url."""
@@ -25,6 +31,8 @@ class ClusterLearner:
         self._nodes = nodes
         self._client_of = client_of
         self._asking = asyncio.Lock()
+        self._asked_s: dict[str, float] = {}
+        """When each node was asked last that has not said whose it is."""
 
     def note(self, url: str, answer: Response) -> None:
         """Note what an answer says. What stands before a node may answer in its place, but not with
@@ -40,19 +48,27 @@ class ClusterLearner:
         if len(self._nodes.urls) == 1:
             return
         async with self._asking:
-            if node in self._nodes.to_be_asked_whose(time.monotonic()):
-                await self._ask(node)
-            if not self._nodes.cluster_of(node):
-                return
-            unknown = self._nodes.to_be_asked_whose(time.monotonic())
-            await asyncio.gather(*(self._ask(url) for url in unknown))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ASK_WHOSE_S):
+                    if node in self._to_be_asked():
+                        await self._ask(node)
+                    if self._nodes.cluster_of(node):
+                        await asyncio.gather(*map(self._ask, self._to_be_asked()))
+
+    def _to_be_asked(self) -> list[str]:
+        now_s = time.monotonic()
+        unknown = self._nodes.to_be_asked_whose(now_s)
+        self._asked_s = {url: self._asked_s[url] for url in unknown if url in self._asked_s}
+        return [url for url in unknown if now_s >= self._asked_s.get(url, -math.inf) + ASK_AGAIN_S]
 
     async def _ask(self, url: str) -> None:
+        self._asked_s[url] = time.monotonic()
         try:
             answer = await self._client_of(url).request(
                 "GET", wire.HEALTH_PATH, timeout_s=ASK_WHOSE_S
             )
         except PeerError:
+            del self._asked_s[url]  # its pause says when
             self._nodes.failed(url, time.monotonic())
             return
         self.note(url, answer)

@@ -66,6 +66,9 @@ class LoadReport:
     least_failed: float | None = None
     """The share of its clients' work that fails at the best place that it can reach, itself
     included; None in reports without it, or where nothing has failed."""
+    next_failed: float | None = None
+    """The same without `relay_by`, which wants to know whether it must do all the work; None where
+    there is none."""
     relay_hops: int = 0
     """The number of hops from a cluster that is degraded, or has no servers, to one that does the
     work well and gets its requests. 0 is none, or not reported."""

@@ -39,7 +39,8 @@ class ConfigurationFollower:
         self._down: set[ClusterId] = set()
         """Where nothing runs requests."""
         self._ending: dict[ClusterId, asyncio.Task[None]] = {}
-        """What ends each node that is no part any more, until it has ended or is one again."""
+        """The tasks that end nodes which are no part any more, by the nodes' names. One that is a
+        part again by then is started again by its task."""
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -86,7 +87,7 @@ class ConfigurationFollower:
         bed = self._bed
         self._say(f"configuration {self._seen[0]} of cluster {self._seen[1]}")
         bed.use(topology)
-        started = {node_of(name) for name in bed.nodes}
+        started = {node_of(name) for name in bed.nodes.keys() | self._ending.keys()}
         for cluster in topology.clusters:
             for number in range(1, cluster.node_count + 1):
                 if (cluster.id, number) not in started:

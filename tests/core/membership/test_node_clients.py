@@ -74,11 +74,15 @@ def test_nodes_of_a_cluster_let_in_as_many_a_second_as_it_may_in_the_long_run():
 
 
 def test_a_node_that_tells_of_too_many_shuts_nobody_out_for_long():
-    """It has a bug: nobody lets in more than at once and in a second, until it is heard again."""
+    """It has a bug: nobody lets in more than at once and in a second, until it is heard again.
+    Neighbors are told a number that they can believe."""
     clients = NodeClients("a", LettingIn(10.0, 5, 1000))
     clients.hear(2, NodeCount(1, 0), 0.0)
     clients.hear(2, NodeCount(1, WHOLE_MAX), 0.0)
     assert clients.let_in("me", 0.0, 7.0) < 3.0
+    clients.hear(2, NodeCount(WHOLE_MAX, WHOLE_MAX), 0.0)
+    clients.put_in("you", SimpleNamespace(attempt=1))
+    assert clients.of_cluster == 1001
 
 
 @pytest.mark.parametrize(("shares", "told"), [(2, (501, 300)), (None, (1, 0))])

@@ -42,6 +42,7 @@ reports = st.builds(
     degraded=st.booleans(),
     failed_share=shares,
     least_failed=st.none() | shares,
+    next_failed=st.none() | shares,
     ahead=st.none() | aheads,
     load=amounts,
     departure_s=amounts.map(lambda ms: ms / 1e3),

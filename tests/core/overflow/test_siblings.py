@@ -240,11 +240,14 @@ def test_a_node_whose_stream_has_ended_keeps_its_share_if_it_comes_back_soon() -
     other.demands(NO_DEMAND._replace(work_s=0.02), 1.0)
     pass_on(one, other, now_s=1.0)
     other.lost(1, 1.0)
+    other.demands(NO_DEMAND._replace(work_s=0.02), 1.0)
     pass_on(one, other, now_s=1.0)
     assert other.next_deadline() <= 1.0 + RECONNECT_S
     other.woke(1.1)
     assert (one.share, other.share, other.members) == (2, 2, {1, 2})
     one.demands(NO_DEMAND._replace(busy=1), 1.1)
+    pass_on(one, other, now_s=1.1)
+    other.demands(NO_DEMAND._replace(work_s=0.02), 1.1)
     pass_on(one, other, now_s=1.1)
     assert (one.share, other.share) == (2, 2)
     assert one.view == other.view == (2, 1)
@@ -368,6 +371,7 @@ def test_shares_are_counted_anew_after_a_stream_has_broken() -> None:
     one.take()  # nothing of it arrives
     other.lost(1, 1.0)
     hello(other, 1, view=one.view)
+    other.demands(NO_DEMAND._replace(waiting=2, busy=3), 1.0)
     pass_on(one, other, now_s=1.0)
     one.woke(1.0 + ABSENT_S)
     pass_on(one, other, now_s=1.0 + ABSENT_S)
@@ -389,7 +393,7 @@ def test_a_view_is_made_anew_if_it_is_lost_on_the_way_that_it_is_installed() -> 
     other.lost(1, 1.0)
     assert not other.is_settled
     hello(other, 1, view=one.view)
-    other.woke(1.0)
+    other.demands(NO_DEMAND, 1.0)
     pass_on(one, other, now_s=1.0)
     assert one.is_settled
     assert other.is_settled

@@ -136,6 +136,24 @@ def test_a_neighbor_that_can_reach_a_better_place_does_not_acquit(story):
     assert neighbors.usual(0.0) == 0.0
 
 
+@pytest.mark.parametrize(("next_failed", "usual"), [(0.0, 0.0), (0.6, 0.6), (None, 0.6)])
+def test_a_neighbor_that_hands_on_to_this_cluster_does_not_acquit_it(story, next_failed, usual):
+    """It would do without. Where all others fail as much, nobody is worse than another."""
+    node = story(neighbors=("b",))
+    told = {"degraded": True, "failed_share": 0.6, "least_failed": 0.0, "next_failed": next_failed}
+    node.hear(0, relay_hops=1, relay_by="a", **told)
+    assert node.machine.neighbors.usual(0.0) == usual
+
+
+@pytest.mark.parametrize("failed_share", [0.0, 0.2])
+def test_whoever_gets_all_the_work_hears_of_the_next_best_place(story, failed_share):
+    node = story(neighbors=("b", "c"))
+    node.hear(0)
+    node.hear(1, degraded=True, failed_share=failed_share)
+    told = reports(degrade(node))[-1]
+    assert (told.relay_by, told.least_failed, told.next_failed) == ("b", 0.0, failed_share)
+
+
 def test_a_probe_with_a_key_costs_nobody_anything(story):
     """It fails here, and is done by the neighbor; where nobody takes it, that is its answer."""
     node = story(neighbors=("b",))

@@ -21,11 +21,12 @@ BODY = json.dumps(
     {"messages": [{"role": "user", "content": "x" * 1_000}], "max_tokens": 2}
 ).encode()
 FAST = 1_000.0
+KIND = EngineKind()
 
 
 @asynccontextmanager
-async def engine(trouble, speed=FAST):
-    one = MockEngine(EngineKind(), speed, trouble)
+async def engine(trouble, speed=FAST, kind=KIND):
+    one = MockEngine(kind, speed, trouble)
     server = await asyncio.start_server(one.serve, "127.0.0.1", 0)
     try:
         yield one, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -70,6 +71,19 @@ def test_an_engine_that_dies_breaks_its_connections_and_forgets_what_it_has_read
     asyncio.run(play())
 
 
+def test_a_request_whose_client_leaves_holds_nothing_any_more():
+    async def play():
+        kind = EngineKind(read_tokens_per_s=1e9, token_s=1e3)
+        async with engine(Trouble(), speed=1.0, kind=kind) as (one, url):
+            asked = asyncio.ensure_future(complete(url))
+            await until(lambda: 'running{engine="0",model_name="mock"} 1' in one.metrics())
+            asked.cancel()
+            await until(lambda: 'running{engine="0",model_name="mock"} 0' in one.metrics())
+            assert 'usage_perc{engine="0",model_name="mock"} 0\n' in one.metrics()
+
+    asyncio.run(play())
+
+
 def test_some_requests_are_refused_and_some_hang():
     async def play():
         async with engine(Trouble(refused_share=1.0)) as (_, url):
@@ -77,6 +91,7 @@ def test_some_requests_are_refused_and_some_hang():
         async with engine(Trouble(hang_share=1.0)) as (_, url):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(complete(url), 0.05)
+            await until(lambda: len(asyncio.all_tasks()) == 1)  # it is held no longer
 
     asyncio.run(play())
 

@@ -16,6 +16,7 @@ from spillover.live.overflow.agreement import (
     TOLD_WITHIN_S,
     Agreement,
     Terms,
+    node_asking,
 )
 from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.wire import Caller, MalformedMessage
@@ -88,6 +89,15 @@ def test_what_a_node_says_of_itself_when_it_asks():
     assert parse_qs(between.query()) == {"delay_ms": ["5.0"], "configuration": [STAMP.told]}
     unnamed = Agreement(Caller("a"), Terms())
     assert parse_qs(unnamed.query()) == {"configuration": [Configured().told]}
+
+
+@pytest.mark.parametrize("number", [1, 2, 16])
+def test_a_node_of_several_says_which_one_asks(number):
+    told = parse_qs(Agreement(Caller("a", "b"), OWN, node=number).query())
+    assert node_asking(told) == number
+    for bad in ("0", "17", "-1", "", "x", "2" * 5000):
+        with pytest.raises(MalformedMessage, match="node: expected a whole number from 1 to 16"):
+            node_asking({"node": [bad]})
 
 
 def test_both_kinds_of_disagreement_are_told_in_one_line(between, caplog):

@@ -570,7 +570,8 @@ class Story(RuleBasedStateMachine):
     @rule(number=consumes(numbers))
     def drop(self, number):
         self.caller.drop(number)
-        self.dropped.add(number)
+        if number not in self.ends:
+            self.dropped.add(number)
 
     @rule(number=numbers)
     def pause(self, number):

@@ -225,19 +225,35 @@ def test_whoever_has_left_or_has_another_stream_hears_nothing_more():
     asyncio.run(main())
 
 
-def test_a_question_is_heard_by_each_listener_of_a_neighbor_in_its_turn():
-    """They are nodes of one cluster, or processes behind one address: one is to answer."""
+def test_a_question_is_heard_by_each_node_of_a_neighbor_in_its_turn():
+    """They are nodes of one cluster, or processes behind one address: one is to answer. What other
+    neighbors are asked changes no turn."""
 
     async def main():
-        told, heard = Told(), ([], [])
-        for lines in heard:
-            told.streams.open(0, partial(_take, lines))
-        told.opened[0].end()
+        told, heard = Told(), {(of, node): [] for of in (0, 1) for node in (1, 2)}
+        for (neighbor, node), lines in heard.items():
+            told.streams.open(neighbor, partial(_take, lines), node)
         for number in range(4):
-            told.streams.ask(0, b"question %d\n" % number)
-        told.streams.ask(7, b"for nobody\n")
-        assert [len(lines) for lines in heard] == [2, 2]
-        assert {*heard[0], *heard[1]} == {b"question %d\n" % number for number in range(4)}
+            for neighbor in (0, 1, 7):
+                told.streams.ask(neighbor, b"question %d\n" % number)
+        assert [len(lines) for lines in heard.values()] == [2, 2, 2, 2]
+        assert {*heard[0, 1], *heard[0, 2]} == {b"question %d\n" % number for number in range(4)}
+
+    asyncio.run(main())
+
+
+def test_a_question_is_not_lost_in_a_stream_that_nobody_reads_any_more():
+    """The newest one of each node is asked, and another node where that has no room."""
+
+    async def main():
+        told, dead, heard = Told(), [], []
+        told.streams.open(0, partial(_take, dead), 1)
+        told.streams.open(0, lambda _: False, 1)
+        told.streams.open(0, partial(_take, dead), 2)
+        told.streams.open(0, partial(_take, heard), 2)
+        for _ in range(4):
+            told.streams.ask(0, b"question\n")
+        assert (len(heard), dead) == (4, [])
 
     asyncio.run(main())
 

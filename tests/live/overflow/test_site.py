@@ -13,7 +13,7 @@ import pytest
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.quotas import Use
 from spillover.core.overflow.sibling_messages import Give, SiblingLoad
-from spillover.core.overflow.siblings import Siblings
+from spillover.core.overflow.siblings import NO_DEMAND, Siblings
 from spillover.live.overflow import sibling_wire
 from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.peer_clients import CONNECTIONS_TLS_MAX, PeerClients
@@ -205,6 +205,8 @@ def test_a_sibling_is_over_where_it_drains_and_nothing_listens_any_more(leaves, 
                 with pytest.raises(PeerError) as failed:
                     await site.pass_on(2, "GET", "/requests/x", headers=[], body=b"", timeout_s=9)
                 assert site.is_over(2, failed.value) is (leaves and not listens)
+                site.siblings.demands(NO_DEMAND._replace(leaves=True), 0.0)
+                assert not site.is_over(2, failed.value), "all drain, and clients come to each"
 
     asyncio.run(main())
 

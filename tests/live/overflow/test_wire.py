@@ -376,6 +376,7 @@ TOLD = {
         *((one, WHOLE) for one in ("epoch", "sequence", "queue_length", "servers", "clients")),
         *((one, AMOUNT) for one in ("load", "departure_ms", "residual")),
         *((one, (-0.1, 1.1)) for one in ("accept_probability", "failed_share", "least_failed")),
+        ("next_failed", (-0.1, 1.1)),
         ("ahead", (-(2**31) - 1, 2**31 + 1, 10**400)),
         ("relay_hops", (-1, 1001)),
         ("relay_by", ("b\r\nX-Evil: 1", "b c", "x" * 64)),

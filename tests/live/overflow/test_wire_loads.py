@@ -53,6 +53,7 @@ def test_a_load_rides_on_answers_and_refusals(load):
         {"degraded": True},
         {"failed_share": 0.25},
         {"least_failed": 0.0},
+        {"next_failed": 0.5},
         {"relay_hops": 3},
         {"relay_by": "b"},
         {"invites": True},

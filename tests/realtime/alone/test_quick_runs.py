@@ -16,7 +16,8 @@ from spillover_lab.bench.relays import find_program
 
 ROW_FIELDS = {"case", "value", "unit", "runs", "peer", "peer_value", "ratio"}
 OPTIONS = {
-    "affinity": ("--case", ", affinity"),
+    "affinity": ("--case", "beside others, one site, load 0.8"),
+    "capacity": ("--case", "a service that bears 4"),
     "client": ("--case", "AsyncSpillover.run, 1 KiB"),
     "leases": ("--case", "fenced write"),
     "membership": ("--case", "stratified from"),

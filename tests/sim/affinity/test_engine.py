@@ -90,6 +90,15 @@ def test_the_state_can_be_asked_of_any_time_that_has_come():
     assert engine.state(1_000.0).busy < 1e-9
 
 
+def test_a_prompt_that_nobody_waits_for_leaves_its_slot():
+    """All slots are taken by long answers: the next prompt is read once one of them is left."""
+    engine = Engine(KIND)
+    taken = [engine.take(Prompt(0.0, 10, 10**6, (), one), 0.0, 10) for one in range(KIND.slots)]
+    assert engine.free_s(1.0) > 100.0
+    engine.leave(taken[0], 1.0)
+    assert (engine.free_s(1.0), engine.state(1.0).requests) == (1.0, KIND.slots - 1)
+
+
 def test_a_cache_finds_beginnings_and_drops_the_ends_of_what_is_old():
     cache = PrefixCache(4 * 512)
     cache.enter((1, 2, 3))

@@ -84,7 +84,7 @@ def test_nor_where_a_part_of_it_fails(share, links, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", few_at_first([4, *SEEDS], 1))
+@pytest.mark.parametrize("seed", few_at_first([4, *all_in_soak(range(1, 21), 1)], 1))
 def test_nor_do_three_in_a_chain_of_which_only_the_last_can_reach_a_well_one(seed):
     """Neither of the first two is excused by the share that fails at its neighbors."""
     told = {"servers": 2, "service_ms": 100.0}

@@ -37,7 +37,7 @@ def run_passed():
 def test_what_has_begun_must_not_be_decided_again(monkeypatch):
     run_passed()
 
-    def again(machine, visit, now_s):
+    def again(machine, visit, _, now_s):
         machine._come_back(visit, "lost_at", now_s)
         machine._place_again(visit, now_s)
 
@@ -47,7 +47,7 @@ def test_what_has_begun_must_not_be_decided_again(monkeypatch):
 
 
 def test_what_breaks_off_must_not_be_done(monkeypatch):
-    def done(machine, visit, now_s):
+    def done(machine, visit, _, now_s):
         machine._reply(visit, visit.answer(Outcome.DONE, machine.settings.cluster), now_s)
 
     monkeypatch.setattr(NodeMachine, "_broken_off", done)

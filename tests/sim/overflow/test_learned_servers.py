@@ -72,6 +72,20 @@ def test_a_service_whose_best_number_steps_is_served_nearly_as_by_who_knows_it(s
 
 
 @pytest.mark.slow
+def test_a_service_that_bears_more_is_found_though_a_queue_is_there_already():
+    """Four were too few before: what tells that they still are is that the queue has doubled."""
+    schedule, settled_s = arrivals(3, "a", (5, 31), LOAD), []
+
+    def note(number, answer):
+        if schedule[number].time_s >= PHASE_S + 30.0:
+            settled_s.append(answer.queued_s)
+
+    bears = [(0.0, 4), (PHASE_S, 32)]
+    run_overflow(topology(ServerBounds()), schedule, 1, on_answer=note, bears=bears)
+    assert max(settled_s) < 1.0
+
+
+@pytest.mark.slow
 def test_neighbors_hear_what_is_believed_and_work_does_not_swing():
     """Once it is found, hardly more is handed on than where both know their numbers."""
     shares = {}

@@ -51,7 +51,7 @@ class GrowingSite(Site):
         node.machine.use_nodes(self.count, self.now_s)
         if self.count == 1:
             node.machine.begin_alone(self.now_s)
-            node.settle()
+        node.settle()
 
     def _go_by(self, number: int, count: int, *, anew: bool = False) -> None:
         self.goes_by[number] = count

@@ -72,21 +72,32 @@ class SiteNode:
             self.settle()
 
     def settle(self) -> None:
-        """Serve the queue, tell the machine of it, and send what that says."""
+        """Serve the queue, tell the machine of it as a node does, and send what that says."""
         machine, now_s = self.machine, self.site.now_s
         assert machine is not None
         while self.waiting and self.running < machine.share:
             self._begin()
         waiting, age_s = len(self.waiting), self._age_s()
-        demand = Demand(waiting, 0, self.running, age_s, 0.0, True, self.leaves, WORK_S)
-        machine.demands(demand, now_s, gives_all=self.leaves)
+        if self.leaves or not machine.note(waiting, self.running, now_s):
+            demand = Demand(waiting, waiting, self.running, age_s, 0.0, True, self.leaves, WORK_S)
+            machine.demands(demand, now_s, gives_all=self.leaves)
         machine.check()
         for tell in machine.take():
             if isinstance(tell.message, SiblingLoad):
+                self._check_told(tell.message)
                 self.load = tell.message
             self.site.send(self.number, tell.to, tell.message)
         self.site.wake(self)
+        assert machine.next_deadline() > now_s, "it would be woken for ever"
         self.site.check()
+
+    def _check_told(self, load: SiblingLoad) -> None:
+        """It is true now, in all it says: all that waits is of neighbors."""
+        assert self.machine is not None
+        waiting = len(self.waiting)
+        idle = 0 if waiting else max(0, self.machine.share - self.running)
+        told = (load.waiting, load.foreign, load.idle, load.age_s, load.leaves)
+        assert told == (waiting, waiting, idle, self._age_s(), self.leaves), told
 
     def _begin(self) -> None:
         self.waiting.popleft()
@@ -159,7 +170,6 @@ class Site:
         if machine.next_deadline() <= due_s:
             now_s = max(self.now_s, due_s)
             machine.woke(now_s)
-            assert machine.next_deadline() > self.now_s, "it would be woken for ever"
             node.settle()
         else:
             self.wake(node)

@@ -20,7 +20,7 @@ from spillover.apps.node.passed_outlet import PassedOutlet
 from spillover.apps.node.shared_callers import READ_BY, SharedCaller
 from spillover.core.overflow.events import BytesMoving, CancelAsked, Refuse, ReportAsked
 from spillover.live.overflow import protocol, wire
-from spillover.live.overflow.agreement import Terms
+from spillover.live.overflow.agreement import Terms, node_asking
 from spillover.live.overflow.configured import FIELD
 from spillover.live.overflow.foreign_requests import Asker
 from spillover.live.overflow.frames.frame import FORWARD, PASS
@@ -235,7 +235,7 @@ class PeerPaths:
         """Write a stream of this node's reports, until one of the two ends it."""
         try:
             query = _query(exchange)
-            terms = Terms.read(query)
+            terms, node = Terms.read(query), node_asking(query)
         except ValueError as error:  # MalformedMessage is one
             raise Problem("invalid", f"query: {error}") from error
         told = {name: values[0] for name, values in query.items()}
@@ -254,7 +254,7 @@ class PeerPaths:
         self._shell.neighborhood.peers.agreements[neighbor].asked(terms, configuration)
         if self._shell.turns_neighbors_away:
             raise Problem("not_ready", "the node drains: expected another one of its cluster")
-        stream = self._shell.neighborhood.streams.open(neighbor, exchange.write_piece)
+        stream = self._shell.neighborhood.streams.open(neighbor, exchange.write_piece, node)
         if stream is None:
             raise Problem("not_ready", "the node ends")
         try:

@@ -183,13 +183,20 @@ class SessionPaths:
 
     async def _left_elsewhere(self, exchange: Exchange) -> bool:
         """Have the other nodes end the session that a client leaves, whose connection for that has
-        come to this one. Returns whether one had it."""
+        come to this one. Returns whether one had it; False where too many questions wait for other
+        nodes: the session ends with its connection then."""
         site = self._shared_with
-        if site is None or exchange.asked_as:
+        if site is None or exchange.asked_as or site.looked_up >= site.looked_up_max:
             return False
         path = f"{SESSION}?{exchange.query.decode('ascii')}"
         shown = [one for one in exchange.headers if one[0] == b"authorization"]
-        answers = await site.ask_all("DELETE", path, shown, b"", ASKED_WITHIN_S)
+        site.looked_up += 1
+        try:
+            answers = await site.ask_all(
+                "DELETE", path, shown, b"", ASKED_WITHIN_S, among=site.others
+            )
+        finally:
+            site.looked_up -= 1
         return any(status == 200 and body == _FOUND for _, status, body in answers)
 
     def _count(self) -> tuple[int, int, int]:

@@ -62,7 +62,7 @@ class CapacitySearch:
     may run now."""
 
     __slots__ = (
-        "_is_behind",
+        "_behind_at",
         "_known",
         "_patience",
         "_step",
@@ -98,7 +98,8 @@ class CapacitySearch:
         self._waits = 1
         """How many measurements of the base come before the next one of another number."""
         self._patience = PATIENCE
-        self._is_behind = False
+        self._behind_at: float = BEHIND * self.base
+        """The queue that begins a search; twice that which has begun one, until that is gone."""
         self._window = Window()
         self._window.begin(self.limit, 0.0)
 
@@ -188,12 +189,12 @@ class CapacitySearch:
         return self._to_base(now_s)
 
     def _look_behind(self, waiting: int) -> None:
-        was_behind, self._is_behind = self._is_behind, waiting > BEHIND * self.base
-        if self._is_behind and not was_behind:
+        if waiting <= BEHIND * self.base:
+            self._behind_at, self._patience = BEHIND * self.base, PATIENCE
+        elif waiting > self._behind_at:
+            self._behind_at = 2 * waiting
             self._patience, self._waits = 2, 1
             self._todo = self._todo or [LARGEST, LARGEST / 2.0]
-        elif not self._is_behind:
-            self._patience = PATIENCE
 
     def _base_measured(self, new: Estimate, now_s: float) -> bool:
         known = self._known.get(self.base, UNKNOWN)

@@ -91,7 +91,8 @@ class NodeClients(Generic[S]):
 
     @property
     def of_server(self) -> int:
-        """Returns how many clients are where clients take one server to be."""
+        """Returns how many clients this server has, as clients see it: all of the cluster where its
+        nodes are behind one address."""
         return len(self._sessions) if self._shares_server is None else self.of_cluster
 
     @property
@@ -102,9 +103,9 @@ class NodeClients(Generic[S]):
 
     def hear(self, node: int, told: NodeCount, now_s: float) -> None:
         """Another node tells this. Its first word only tells how things are: whom it let in before
-        that was for its own account."""
+        that was for its own account. It is not believed to have more clients than a cluster may."""
         before = self._others.get(node)
-        self._others[node] = told
+        self._others[node] = told._replace(clients=min(told.clients, self._letting_in.most))
         if before is not None and told.let_in > before.let_in:
             self._letting_in.other_let_in(told.let_in - before.let_in, now_s)
 

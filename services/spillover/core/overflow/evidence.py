@@ -224,11 +224,12 @@ def _usual_here(visit: Visit) -> Promise:
     return promise(group.estimates.service_s, group.fitting.residual, 0.0)
 
 
-def least_failed(node: NodeFacts, now_s: float) -> float | None:
-    """Returns the share of the own clients' work that fails at the best place that it can reach;
-    None where nothing has failed here lately."""
+def least_failed(node: NodeFacts, now_s: float, but: str = "") -> float | None:
+    """Returns the share of the own clients' work that fails at the best place that it can reach,
+    `but` for this neighbor; None where nothing has failed here lately."""
     here = node.health.failed_share(now_s)
     if not here:
         return None
-    elsewhere = node.neighbors.usual(now_s)
+    left_out = next((one for one in node.neighbors if one.id == but), None) if but else None
+    elsewhere = node.neighbors.usual(now_s, but=left_out)
     return here if elsewhere is None else min(here, told_share(elsewhere))

@@ -959,7 +959,7 @@ class NodeMachine(NodeFacts):
         idle."""
         siblings, admission = site.siblings, self.admission
         is_usual = not (site.down or site.resting or admission.draining)
-        if is_usual and siblings.is_calm(site.waiting, site.busy, now_s):
+        if is_usual and siblings.note(site.waiting, site.busy, now_s):
             return
         if siblings.share != site.total and site.take_share():
             self._serve_queue(now_s)

@@ -117,7 +117,8 @@ class Neighbor:
     failed_share: float
     """The share of work that failed lately there, as last reported."""
     least_failed: float
-    """The share of its clients' work that fails at the best place that it can reach."""
+    """The share of its clients' work that fails at the best place that it can reach, or, where that
+    is this cluster, at the next best."""
     relay_hops: int
     """degraded, and hands on what it is given to a cluster so many hops away that is well."""
     leads_back: bool
@@ -232,9 +233,10 @@ class Neighbor:
         """Returns the share of work that is believed to fail there, or at a better place that it
         says it can hand on to."""
         there = self.there.failed_share(now_s)
-        if self.rank >= BAD:
+        has_better = self.least_failed < self.failed_share
+        if self.rank >= BAD and not (self.leads_back and has_better):
             return max(there, self.failed_share)
-        return min(there, self.least_failed) if self.least_failed < self.failed_share else there
+        return min(there, self.least_failed) if has_better else there
 
     @property
     def avoided(self) -> bool:
@@ -319,9 +321,9 @@ class Neighbor:
         near = report.neighborhood_accept_probability if hears_us else 0.0
         self.reject_near = 1.0 - near
         self.failed_share = report.failed_share
-        told = report.least_failed
-        self.least_failed = report.failed_share if told is None else told
         self.leads_back = report.relay_by == own
+        told = report.next_failed if self.leads_back else report.least_failed
+        self.least_failed = report.failed_share if told is None else told
         does = self.degraded, self.relay_hops > 0
         self.degraded = report.degraded
         self.relay_hops = 0 if self.leads_back else report.relay_hops

@@ -37,6 +37,7 @@ class Gossip:
         self.sequence += 1
         servers, admission = node.servers, node.admission
         relay_hops = admission.relay_hops
+        relay_by = node.neighbors.only_best() if relay_hops else ""
         return LoadReport(
             epoch=node.settings.epoch,
             sequence=self.sequence,
@@ -49,8 +50,9 @@ class Gossip:
             degraded=node.health.degraded or relay_hops > 0,
             failed_share=node.health.failed_share(now_s),
             least_failed=least_failed(node, now_s),
+            next_failed=least_failed(node, now_s, but=relay_by) if relay_by else None,
             relay_hops=relay_hops,
-            relay_by=node.neighbors.only_best() if relay_hops else "",
+            relay_by=relay_by,
             invites=relay_hops > 0 and admission.invites,
             ahead=node.ahead,
             load=node.home_load.at(now_s, servers.departure_s),

@@ -180,8 +180,9 @@ class Siblings:
         self._back_by_s: dict[int, float] = {}
         """When a view is made without those whose streams have ended and who may be there."""
         self._demand = NO_DEMAND
+        """What the pool said of itself when it was asked last, which is not at each event."""
         self._waiting = self._busy = 0
-        """What it says of requests, as of the last event."""
+        """How many requests wait and run here, as of the last event."""
         self._busy_s = now_s
         """When something was last under way at the site, as far as this node knows."""
         self._told: SiblingLoad | None = None
@@ -193,6 +194,9 @@ class Siblings:
         self._is_news = True
         """False where nothing has happened since `demands` but at a pool that runs requests."""
         self._tells: list[Tell] = []
+        self._asks: list[Tell] = []
+        """What asks for a view. It is told behind the load, from which the others know that this
+        node hears them."""
 
     # --- what is known ------------------------------------------------------------------------
 
@@ -200,6 +204,11 @@ class Siblings:
     def is_settled(self) -> bool:
         """Returns whether the node is in a view, and no other one is being made."""
         return self.view == self._promised != NO_VIEW
+
+    @property
+    def leaves(self) -> bool:
+        """Returns whether this node drains."""
+        return self._demand.leaves
 
     @property
     def up(self) -> frozenset[int]:
@@ -217,7 +226,7 @@ class Siblings:
         )
 
     def _count(self) -> None:
-        """What the others have told has changed, or who they are: have its sums."""
+        """Reckon the sums of what the others have told, which has changed, or who they are."""
         self._is_news = True
         load, waiting, foreign, idle = 0.0, 0, 0, 0
         for sibling, one in self.known.items():
@@ -327,9 +336,10 @@ class Siblings:
             self._give(oldest, 1)
         return oldest is not None
 
-    def is_calm(self, waiting: int, busy: int, now_s: float) -> bool:
-        """Returns whether `demands` need not be told that so many wait and run now, at a pool whose
-        servers are up and which does not leave: as is so after most events."""
+    def note(self, waiting: int, busy: int, now_s: float) -> bool:
+        """Note how many wait and run now, at a pool whose servers are up and which does not leave.
+        Returns whether that is all there is to do, as after most events: else `demands` is to be
+        told."""
         told = self._told
         if self._is_news or told is None:
             return False
@@ -357,10 +367,13 @@ class Siblings:
         self._is_news = not demand.can_run or demand.leaves
 
     def take(self) -> list[Tell]:
-        """Returns what is to be told, in order; to be called once for each."""
+        """Returns what is to be told, in order; to be called once for each, after `demands`."""
         tells = self._tells
         if tells:
             self._tells = []
+        if self._asks:
+            tells += self._asks
+            self._asks = []
         return tells
 
     def use_nodes(self, nodes: int, now_s: float) -> None:
@@ -513,7 +526,6 @@ class Siblings:
             self.share += self._spare
             self._spare = 0
         self._is_news = True
-        self._tell_if_due(now_s)
 
     @property
     def _is_counted(self) -> bool:
@@ -560,9 +572,8 @@ class Siblings:
         self._latest = number_after(later(self._promised, self._latest)[0]), self.number
         self._promised, self._wanted = self._latest, nodes
         self._doubts, self._early = False, 0
-        self._tell_load(now_s)  # first, so that they know that this node hears them
         self._answers, self._retry_s = {self.number: self._frozen(now_s)}, now_s + RETRY_S
-        self._tells += [
+        self._asks = [
             Tell(other, Prepare(self._promised)) for other in sorted(nodes - {self.number})
         ]
         if len(nodes) == 1:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ from spillover.live.overflow import protocol
 from spillover.live.overflow.configured import FIELD, HEADER, Configured
 from spillover.live.overflow.wire import Caller, MalformedMessage
 from spillover.live.process.logs import Message
+from spillover.model.topology import NODES_MAX
 
 NAME_LENGTH_MAX = 200
 """The most characters of a federation's name that are sent and compared."""
@@ -35,6 +37,11 @@ NAME_LENGTH_MAX = 200
 TOLD_MAX, TOLD_WITHIN_S = 10, 60.0
 """Changes of one neighbor that are put in the log, within so long: whoever can call can say that it
 is a neighbor, each time another one."""
+
+NODE = "node"
+"""The field of a question for reports with the number of the node or process that asks."""
+
+ONE_OR_TWO_DIGITS = re.compile("[0-9]{1,2}")
 
 CLUSTER_HEADER = b"spillover-cluster"
 FEDERATION_HEADER = b"spillover-federation"
@@ -79,9 +86,12 @@ _WORDS = {
 class Agreement:
     """The agreement with one neighbor: what it and this node disagree about, as far as either has
     said. Changes are put in the log, once each. `configured` is what this node says of its
-    configuration."""
+    configuration, `node` is its number, or that of the process."""
 
-    def __init__(self, caller: Caller, terms: Terms, configured: Configured | None = None) -> None:
+    def __init__(
+        self, caller: Caller, terms: Terms, configured: Configured | None = None, node: int = 1
+    ) -> None:
+        self._node = node
         self.caller = caller
         """The name by which this node calls the neighbor."""
         self.configured = Configured() if configured is None else configured
@@ -108,6 +118,7 @@ class Agreement:
             one.name: getattr(self._terms, one.name) for one in fields(self._terms)
         }
         told[FIELD] = self.configured.told
+        told[NODE] = self._node if self._node > 1 else None
         given = {name: value for name, value in told.items() if value is not None}
         return urlencode(given, quote_via=quote)
 
@@ -179,6 +190,16 @@ class Agreement:
 def shortened(name: str) -> str:
     """Returns a name as far as it is told."""
     return name[:NAME_LENGTH_MAX]
+
+
+def node_asking(query: Mapping[str, Sequence[str]]) -> int:
+    """Returns which node or process of its cluster asks for reports: the first one where the query
+    does not say so. Raises MalformedMessage."""
+    told = query.get(NODE, ["1"])[0]
+    number = int(told) if ONE_OR_TWO_DIGITS.fullmatch(told) else 0
+    if not 1 <= number <= NODES_MAX:
+        raise MalformedMessage(f"{NODE}: expected a whole number from 1 to {NODES_MAX}")
+    return number
 
 
 def _number(name: str, query: Mapping[str, Sequence[str]]) -> float | None:

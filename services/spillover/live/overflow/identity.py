@@ -108,12 +108,17 @@ class Visit:
 
 
 class Peers:
-    """The peers of one node: its neighbors, by their handles, and callers that were turned away."""
+    """The peers of node or process `node` of a cluster: its neighbors, by their handles, and
+    callers that were turned away."""
 
     def __init__(
-        self, topology: Topology, cluster: ClusterId, configured: Configured | None = None
+        self,
+        topology: Topology,
+        cluster: ClusterId,
+        configured: Configured | None = None,
+        node: int = 1,
     ) -> None:
-        self._own = cluster
+        self._own, self._node = cluster, node
         self._topology = topology
         self._configured = Configured() if configured is None else configured
         self.federation = shortened(topology.name) if topology.is_named else None
@@ -128,7 +133,8 @@ class Peers:
         """Takes a cluster for a neighbor from now on, over a link of this delay."""
         caller = Caller(self._own, neighbor, self.federation)
         self._handles[neighbor] = handle
-        self.agreements[handle] = Agreement(caller, self._terms(delay_ms), self._configured)
+        terms = self._terms(delay_ms)
+        self.agreements[handle] = Agreement(caller, terms, self._configured, self._node)
 
     def go_by(self, topology: Topology) -> None:
         """The topology has changed. Who comes and goes is told by `join` and `leave`."""

@@ -73,8 +73,8 @@ class Neighborhood:
         self._ended: list[PeerLink] = []
         """Links that ended while nothing listened: they close with the node."""
         self.configured = Configured()
-        self.peers = Peers(topology, machine.settings.cluster, self.configured)
         self._node = machine.settings.node
+        self.peers = Peers(topology, machine.settings.cluster, self.configured, self._node)
         self._linked = topology.neighbors(machine.settings.cluster, self._node)
         period_s = topology.gossip_period_ms / 1e3
         streams_max = self._streams_max(topology)

@@ -28,13 +28,13 @@ once."""
 
 
 class ReportStream:
-    """One reader. `put` writes a line to it, or drops the line if the reader does not keep up, and
-    returns whether it was written."""
+    """One reader: node or process `node` of its cluster. `put` writes a line to it, or drops the
+    line if the reader does not keep up, and returns whether it was written."""
 
-    __slots__ = ("_ended", "put")
+    __slots__ = ("_ended", "node", "put")
 
-    def __init__(self, put: Callable[[bytes], bool]) -> None:
-        self.put = put
+    def __init__(self, put: Callable[[bytes], bool], node: int = 1) -> None:
+        self.put, self.node = put, node
         self._ended = asyncio.Event()
 
     @property
@@ -69,12 +69,15 @@ class ReportStreams:
         self._streams: dict[int, list[ReportStream]] = {}
         self._closed = False
         self._clients: int | None = None
-        self._questions = 0
+        self._turns: dict[int, int] = {}
+        """How many questions each neighbor has been asked."""
 
-    def open(self, neighbor: int, put: Callable[[bytes], bool]) -> ReportStream | None:
-        """Opens a stream for one neighbor, and returns it; None at the node's end. If the neighbor
-        has too many, the oldest ends: most likely nobody is there any more, and TCP has not noticed
-        yet.
+    def open(
+        self, neighbor: int, put: Callable[[bytes], bool], node: int = 1
+    ) -> ReportStream | None:
+        """Opens a stream for this node or process of a neighbor, and returns it; None at the node's
+        end. If the neighbor has too many, the oldest ends: most likely nobody is there any more,
+        and TCP has not noticed yet.
         """
         if self._closed:
             return None
@@ -82,7 +85,7 @@ class ReportStreams:
         if len(streams) >= self.per_neighbor_max:
             streams.pop(0).end()
         self._repeats.start_over()
-        stream = ReportStream(put)
+        stream = ReportStream(put, node)
         streams.append(stream)
         return stream
 
@@ -94,6 +97,7 @@ class ReportStreams:
 
     def end(self, neighbor: int) -> None:
         """A neighbor has left: it hears nothing more."""
+        self._turns.pop(neighbor, None)
         for stream in self._streams.pop(neighbor, []):
             stream.end()
 
@@ -135,12 +139,14 @@ class ReportStreams:
             self._emulated_links[neighbor].send(put, _drop, waits=False)
 
     def ask(self, neighbor: int, line: bytes) -> None:
-        """Put a question in one stream of a neighbor, each in its turn: nodes of one cluster, and
-        processes behind one address, have a stream each, and one of them is to answer."""
-        streams = [stream for stream in self._streams.get(neighbor, ()) if not stream.ended]
+        """Put a question to one of a neighbor's nodes and processes, each in its turn, and to the
+        next one where it cannot be written: one is to answer. It goes into the newest stream of
+        each: in older ones, most likely nobody is there."""
+        living = [stream for stream in self._streams.get(neighbor, ()) if not stream.ended]
+        streams = list({stream.node: stream for stream in living}.values())
         if streams:
-            self._questions += 1
-            put = partial(_put_in_each, [streams[self._questions % len(streams)]], line)
+            turn = self._turns[neighbor] = (self._turns.get(neighbor, -1) + 1) % len(streams)
+            put = partial(_put_in_one, streams[turn:] + streams[:turn], line)
             self._emulated_links[neighbor].send(put, _drop, waits=False)
 
     def close(self) -> None:
@@ -160,6 +166,12 @@ def _put_in_each(streams: list[ReportStream], line: bytes) -> None:
     for stream in streams:
         if not stream.ended:
             stream.put(line)
+
+
+def _put_in_one(streams: list[ReportStream], line: bytes) -> None:
+    for stream in streams:
+        if not stream.ended and stream.put(line):
+            return
 
 
 def _drop() -> None:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlencode
@@ -378,11 +378,13 @@ class Site:
         return sorted((self.siblings.up | self.siblings.members) - {self.number})
 
     def is_over(self, number: int, error: PeerError) -> bool:
-        """Returns whether a sibling that drains has refused the connection for a question: nothing
-        is under way there but what it asks others, and what it remembers ends with it."""
+        """Returns whether a sibling that drains, while another node does not, has refused the
+        connection for a question. It does so once nothing is under way there but what it asks
+        others, or its time to drain is over; what it remembers ends with it."""
         known = self.siblings.known.get(number)
         leaves = known is not None and known.load is not None and known.load.leaves
-        return leaves and isinstance(error.__cause__, ConnectionRefusedError)
+        some_stay = not self.siblings.leaves or bool(self.staying)
+        return leaves and some_stay and isinstance(error.__cause__, ConnectionRefusedError)
 
     @property
     def passed_on_max(self) -> int:
@@ -446,11 +448,13 @@ class Site:
         headers: Sequence[tuple[bytes, bytes]],
         body: bytes,
         timeout_s: float,
+        among: Collection[int] | None = None,
     ) -> list[tuple[int, int, bytes]]:
-        """Have all siblings that are there answer. Returns the number of each, the status and the
-        body; 504 for one that has not answered."""
+        """Have all siblings that are there answer, or those of them that are `among` these. Returns
+        the number of each, the status and the body; 504 for one that has not answered."""
         told: dict[str, Any] = {"headers": headers, "body": body, "timeout_s": timeout_s}
-        asked = {number: self.pass_on(number, method, path, **told) for number in self._others}
+        numbers = [number for number in self._others if among is None or number in among]
+        asked = {number: self.pass_on(number, method, path, **told) for number in numbers}
         if asked:
             await asyncio.wait(asked.values())
         answers = []

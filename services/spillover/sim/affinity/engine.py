@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from spillover.model.prompt import Prompt
@@ -94,6 +94,17 @@ class Engine:
         self._write_until(ends_s)
         heappush(self._writing, (self._progress + prompt.answer_tokens - 1, begins_s))
         return PromptPrefill(begins_s, ends_s, found)
+
+    def leave(self, taken: PromptPrefill, now_s: float) -> None:
+        """Frees the slot of a prompt that nobody waits for any more. It is read all the same: that
+        was worked out when it came."""
+        self._write_until(now_s)
+        for place, (_, begun_s) in enumerate(self._writing):
+            if begun_s == taken.begins_s:
+                del self._writing[place]
+                heapify(self._writing)
+                self._done_s.append(self._now_s)
+                break
 
     def free_s(self, now_s: float) -> float:
         """Returns when a prompt that comes now begins to be read."""
