@@ -34,12 +34,12 @@ def test_what_requests_say_of_their_size_is_learned_from():
     async def main():
         told = {"work": WorkSource(header="X-Work"), "servers": 4}
         async with doors("a", "b", cluster=told) as here:
-            for number in range(20):
+            for number in range(40):
                 await here.ask(get(b"X-Work: %d" % number))
             await here.ask(get(b"X-Work: many"))
             work = (await state_of(here["a"]))["work"]
             assert work["unread"] == 1
-            assert work["types"]["default"]["requests"] == 20
+            assert work["types"]["default"]["requests"] == 40
             told = 'spillover_work_error{by="work",cluster="a",type="default"}'
             assert told in await metrics_of(here["a"])
 

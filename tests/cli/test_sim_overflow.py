@@ -136,6 +136,7 @@ def test_types_that_nobody_serves(run):
         (("--compare", "paper,isolted"), "got 'isolted', did you mean isolated?"),
         (("--compare", "paper", "--policy", "paper"), "--compare: expected without --policy"),
         (("--faults", "random:1", "--engine", "fast"), "--faults: expected with --engine full"),
+        (("--says", "0.3"), "--says: expected with --sizes or a trace"),
         (("--shadow", "paper", "--engine", "fast"), "--shadow: expected with --engine full"),
         (("--faults", "nothing.yaml"), "nothing.yaml: expected"),
         (("--rate", "1e12"), "--rate, --duration-s: expected a schedule of at most 12000000 req"),

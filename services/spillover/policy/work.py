@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import fmean, median
 from typing import TypeAlias
 
 Features: TypeAlias = tuple[float, ...]
@@ -18,11 +19,13 @@ Features: TypeAlias = tuple[float, ...]
 FEATURES_MAX = 2
 
 LARGEST = 100.0
-"""A feature counts as at most so many times its mean: one request that says it is huge must move
-neither what is believed of others nor what neighbors are told."""
+"""A request is expected to take at most so many times the mean: one that says it is huge must not
+move what neighbors are told."""
 
 OUTLIER = 8.0
-"""A time counts as at most so many times what was expected: as in `overflow.estimate`."""
+"""A time counts as at most so many times what was expected, as in `overflow.estimate`; and so many
+times its mean a feature moves its mean at most, and says nothing of times. A few in a hundred that
+lie then move little of what is believed of others."""
 
 RIDGE = 1e-9
 """So much of itself is added to the weight of each feature: those that never differ, or always go
@@ -33,10 +36,17 @@ def bounded(features: Features, means: Sequence[float]) -> Features:
     """Returns the features as they count, by their means so far; 0 is a mean that is not known."""
     return tuple(
         [
-            min(one, LARGEST * mean) if mean else one
+            min(one, OUTLIER * mean) if mean else one
             for one, mean in zip(features, means, strict=True)
         ]
     )
+
+
+def first_mean(numbers: Sequence[float]) -> float:
+    """Returns a mean of the first numbers, of which some may be lies: each counts as at most
+    OUTLIER times the median, if that is not 0."""
+    most = OUTLIER * median(numbers)
+    return fmean([min(one, most) for one in numbers] if most else numbers)
 
 
 def expected_s(factors: Sequence[float], features: Features) -> float:

@@ -56,15 +56,39 @@ def test_what_tells_nothing_is_not_gone_by() -> None:
     assert expected_s is None or expected_s == pytest.approx(1.0, rel=0.5)
 
 
-def test_requests_that_say_they_are_huge_move_nothing() -> None:
-    """One in ten says that it is a million times as large as it is."""
+@pytest.mark.parametrize("lies", [{0}, set(range(5)), set(range(0, 2_000, 50))])
+def test_requests_that_say_they_are_huge_move_nothing(lies: set[int]) -> None:
+    """The first one, the first five, or one in fifty says so. Of one that tells the truth is
+    expected what is true, and of one that lies no more than a hundred times the mean."""
     times, random = ExpectedTimes(1), Random(1)
     for number in range(2_000):
         size = random.lognormvariate(0.0, 1.0)
-        times.took((size * (1e6 if number % 10 == 0 else 1.0),), size)
-    expected_s = times.expected_s((1e12,))
-    assert expected_s is None or expected_s <= LARGEST * times.mean_s
+        times.took((1e12 if number in lies else size,), size)
+    for size in (0.5, 1.0, 5.0):
+        assert times.expected_s((size,)) == pytest.approx(size, rel=0.1, abs=0.05)
+    assert times.expected_s((1e12,)) <= LARGEST * times.mean_s
     assert times.mean_s == pytest.approx(1.65, rel=0.3)
+
+
+def test_requests_that_are_large_from_now_on_are_followed() -> None:
+    """Such as those of clients who count in another unit: nobody lies for good."""
+    times, random = ExpectedTimes(1), Random(1)
+    for number in range(4_000):
+        size = random.lognormvariate(0.0, 1.0)
+        times.took((size if number < 1_000 else 1_000.0 * size,), size)
+    assert times.expected_s((5_000.0,)) == pytest.approx(5.0, rel=0.1)
+
+
+@pytest.mark.parametrize("requests", [50, 100, 500])
+def test_how_far_off_times_are_is_known_soon(requests: int) -> None:
+    """That decides whether a request can be done in time."""
+    told = []
+    for seed in range(10):
+        times, random = ExpectedTimes(2), Random(seed)
+        for features, time_s in prompts(random, requests):
+            times.took(features, time_s)
+        told.append(times.told().counted_error)
+    assert sum(told) / len(told) == pytest.approx(0.8, rel=0.25)
 
 
 def test_memory_is_bounded_whatever_types_there_are() -> None:
@@ -72,6 +96,35 @@ def test_memory_is_bounded_whatever_types_there_are() -> None:
     for number in range(10_000):
         work.took(f"type-{number}", (1.0,), 1.0)
     assert len(work.told()) <= TYPES_MAX + 1
+
+
+def learn(work: ExpectedWork, kind: str) -> None:
+    random = Random(1)
+    for _ in range(100):
+        size = random.lognormvariate(0.0, 1.0)
+        work.took(kind, (size,), size)
+
+
+def test_types_that_somebody_has_made_up_push_none_out_and_have_no_place_for_good() -> None:
+    work = ExpectedWork()
+    learn(work, "honest")
+    for number in range(3_000):
+        work.took(f"type-{number}", (1.0,), 1.0)
+        if number % 500 == 0:
+            work.took("honest", (1.0,), 1.0)
+    assert work.expected_s("honest", (3.0,)) == pytest.approx(3.0, rel=0.1)
+    for _ in range(20):
+        learn(work, "late")
+    assert work.expected_s("late", (3.0,)) == pytest.approx(3.0, rel=0.1)
+    assert work.told()["late"].requests > 500
+
+
+def test_metrics_have_no_more_types_however_many_come_and_go() -> None:
+    work, labels = ExpectedWork(), set()
+    for number in range(100):
+        learn(work, f"type-{number}")
+        labels |= work.labeled().keys()
+    assert 0 < len(labels) <= TYPES_MAX
 
 
 def test_those_that_say_nothing_are_counted() -> None:

@@ -125,6 +125,9 @@ def run(options: argparse.Namespace) -> ModelResult:
     schedule, duration_s = read_schedule(options, topology.cluster_ids)
     if options.sizes is not None:
         schedule = _sized(options, schedule, topology)
+    if options.says is not None and all(one.service_ms is None for one in schedule):
+        expected = "expected with --sizes or a trace with service_ms: others say nothing"
+        raise InputError("--says", "", expected)
     # Clusters, links and deadlines with the requests: else 2 would be half the load.
     topology = stretched(topology, options.time_scale)
     simulate = _engine(options, topology, duration_s)

@@ -11,21 +11,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spillover.policy.work import (
+    LARGEST,
     OUTLIER,
     Features,
     bounded,
     expected_s,
     factors,
+    first_mean,
 )
 
 TYPES_MAX = 64
 """The most types that are learned apart; all others are one more."""
+
+UNUSED = 1_024
+"""A type that none of so many requests has had makes room for another: names that somebody makes up
+take a place for so long, and push out nothing that is in use."""
 
 OTHERS = ""
 """The name of all others together."""
 
 WINDOW = 256
 """What is known goes by about so many requests of a type: a service may change."""
+
+KEPT = 1.0 - 1.0 / WINDOW
 
 LEARNED_FROM = 16
 """Fewer requests than that say nothing."""
@@ -41,7 +49,8 @@ class Learned:
     requests: int
     mean_s: float
     error: float
-    """The mean distance between expected and real times, as a share of the mean time."""
+    """The mean distance between expected and real times, as a share of the mean time; 1 where it is
+    not known."""
     counted_error: float
     """The same, if each was expected to take the mean time."""
     factors: tuple[float, ...]
@@ -53,80 +62,109 @@ class ExpectedTimes:
     """One type of requests, which say so many features."""
 
     __slots__ = (
-        *("_count", "_counted_off_s", "_factors", "_means", "_moments", "_off_s", "_products"),
-        *("mean_s", "requests"),
+        *("_compared", "_count", "_counted_off_s", "_factors", "_first", "_means", "_moments"),
+        *("_off_s", "_products", "last_used", "mean_s", "requests"),
     )
 
     def __init__(self, features: int) -> None:
         self.requests = 0
         """How many have said their features, and have run."""
+        self.last_used = 0
+        """The number, among those of all types, of the last of them."""
         self.mean_s = 0.0
+        self._first: list[tuple[Features, float]] = []
+        """The first ones: what is usual is known from all of them together."""
         self._count = 0.0
-        """How many of them count."""
+        """How many count."""
         self._means = [0.0] * features
         self._moments = [[0.0] * (features + 1) for _ in range(features + 1)]
         self._products = [0.0] * (features + 1)
         self._factors: list[float] = []
+        self._compared = 0
+        """How many times were compared with what was expected."""
         self._off_s = self._counted_off_s = 0.0
+
+    @property
+    def is_compared(self) -> bool:
+        """Returns whether it is known how far off expected times are."""
+        return self._compared >= LEARNED_FROM
 
     @property
     def is_better(self) -> bool:
         """Returns whether features tell more than the mean does."""
-        return bool(self._factors) and self._off_s < self._counted_off_s
+        return self.is_compared and self._off_s < self._counted_off_s
 
     @property
     def error(self) -> float:
         """Returns the mean distance between expected and real times, as a share of the mean."""
-        off_s = self._off_s if self.is_better else self._counted_off_s
-        return off_s / self.mean_s if self.mean_s else 1.0
+        return self._share(self._off_s if self.is_better else self._counted_off_s)
+
+    def _share(self, off_s: float) -> float:
+        """Returns the share of the mean that a running mean is, which began at 0."""
+        if not self._compared or not self.mean_s:
+            return 1.0
+        return off_s / (1.0 - KEPT**self._compared) / self.mean_s
 
     def expected_s(self, features: Features | None) -> float | None:
         """Returns the time of a request with these features; None if they say nothing."""
         if features is None or not self.is_better:
             return None
-        return max(TIME_MIN_S, expected_s(self._factors, bounded(features, self._means)))
+        return max(TIME_MIN_S, self._told_s(features))
+
+    def _told_s(self, features: Features) -> float:
+        return min(expected_s(self._factors, features), LARGEST * self.mean_s)
 
     def took(self, features: Features, time_s: float) -> None:
         """Learn from a request with these features, which took so long."""
-        features = bounded(features, self._means)
-        expected = self.mean_s or time_s
-        counted_s = min(time_s, OUTLIER * expected) if self.requests >= LEARNED_FROM else time_s
-        if self._factors:
-            expected = max(expected_s(self._factors, features), self.mean_s / OUTLIER, TIME_MIN_S)
-            counted_s = min(time_s, OUTLIER * expected)
-        kept = 1.0 - 1.0 / WINDOW
-        self._off_s *= kept
-        self._counted_off_s *= kept
-        if self._factors:
-            self._off_s += (1.0 - kept) * abs(counted_s - expected)
-            self._counted_off_s += (1.0 - kept) * abs(counted_s - self.mean_s)
-        self._add(features, counted_s, 1.0 / max(expected, TIME_MIN_S), kept)
         self.requests += 1
-        if self.requests >= LEARNED_FROM:
+        if self.requests <= LEARNED_FROM:
+            self.mean_s += (time_s - self.mean_s) / self.requests
+            self._first.append((features, time_s))
+            if self.requests == LEARNED_FROM:
+                self._begin()
+            return
+        told_s = max(self._told_s(features), self.mean_s / OUTLIER, TIME_MIN_S)
+        counted_s = min(time_s, OUTLIER * told_s)
+        if self._fit(features, counted_s, told_s):
+            self._compared += 1
+            self._off_s += (1.0 - KEPT) * (abs(counted_s - told_s) - self._off_s)
+            counted_off_s = abs(counted_s - self.mean_s)
+            self._counted_off_s += (1.0 - KEPT) * (counted_off_s - self._counted_off_s)
             self._factors = factors(self._moments, self._products)
-
-    def _add(self, features: Features, time_s: float, weight: float, kept: float) -> None:
-        self._count = kept * self._count + 1.0
-        self.mean_s += (time_s - self.mean_s) / self._count
-        told = (1.0, *features)
-        for place, one in enumerate(features):
+        self._count = KEPT * self._count + 1.0
+        self.mean_s += (counted_s - self.mean_s) / self._count
+        for place, one in enumerate(bounded(features, self._means)):
             self._means[place] += (one - self._means[place]) / self._count
+
+    def _begin(self) -> None:
+        """Learn from the first ones."""
+        told = zip(*[features for features, _ in self._first], strict=True)
+        self._means = [first_mean(numbers) for numbers in told]
+        self.mean_s = first_mean([time_s for _, time_s in self._first])
+        self._count = float(LEARNED_FROM)
+        usual_s = max(self.mean_s, TIME_MIN_S)
+        for features, time_s in self._first:
+            self._fit(features, min(time_s, OUTLIER * usual_s), usual_s)
+        self._first.clear()
+        self._factors = factors(self._moments, self._products)
+
+    def _fit(self, features: Features, time_s: float, told_s: float) -> bool:
+        """Have the sums of least squares know of a request of which so long was expected. Returns
+        whether it counts: not if it says that it is much larger than others."""
+        if bounded(features, self._means) != features:
+            return False
+        told, weight = (1.0, *features), 1.0 / told_s
         for i, one in enumerate(told):
             row = self._moments[i]
             for j, other in enumerate(told):
-                row[j] = kept * row[j] + weight * one * other
-            self._products[i] = kept * self._products[i] + weight * one * time_s
+                row[j] = KEPT * row[j] + weight * one * other
+            self._products[i] = KEPT * self._products[i] + weight * one * time_s
+        return True
 
     def told(self) -> Learned:
         """Returns what is known."""
-        mean_s = self.mean_s or 1.0
-        return Learned(
-            self.requests,
-            self.mean_s,
-            self._off_s / mean_s,
-            self._counted_off_s / mean_s,
-            tuple(self._factors),
-        )
+        errors = self._share(self._off_s), self._share(self._counted_off_s)
+        return Learned(self.requests, self.mean_s, *errors, tuple(self._factors))
 
 
 class ExpectedWork:
@@ -134,37 +172,55 @@ class ExpectedWork:
 
     def __init__(self) -> None:
         self._types: dict[tuple[str, int], ExpectedTimes] = {}
+        """Those used longest ago come first."""
+        self._requests = 0
+        """How many have run."""
+        self._labels: set[str] = set()
         self.unread = 0
 
     def told(self) -> dict[str, Learned]:
         """Returns what is known by type; of one whose requests say different features, the last."""
         return {kind or "(others)": one.told() for (kind, _), one in self._types.items()}
 
+    def labeled(self) -> dict[str, Learned]:
+        """Returns what is known of the types that metrics have: of the first whose errors are known
+        at all, as series must not grow in number without an end."""
+        known = {kind or "(others)" for (kind, _), one in self._types.items() if one.is_compared}
+        for kind in sorted(known - self._labels)[: TYPES_MAX - len(self._labels)]:
+            self._labels.add(kind)
+        return {kind: told for kind, told in self.told().items() if kind in self._labels & known}
+
     def expected_s(self, kind: str, features: Features | None) -> float | None:
         """Returns the time of a request of this type; None if that is not known."""
         if features is None:
             self.unread += 1
             return None
-        return self._of(kind, features).expected_s(features)
+        known = self._known(kind, features)
+        return None if known is None else known.expected_s(features)
 
     def error_of(self, kind: str, features: Features | None) -> float | None:
         """Returns how far off such times are on average, as a share of them; None if that is not
         known."""
-        if features is None:
-            return None
-        known = self._of(kind, features)
-        return known.error if known.requests > LEARNED_FROM else None
+        known = None if features is None else self._known(kind, features)
+        return known.error if known is not None and known.is_compared else None
 
     def took(self, kind: str, features: Features | None, time_s: float) -> None:
         """Learn from a request that has run."""
-        if features is not None:
-            self._of(kind, features).took(features, time_s)
-
-    def _of(self, kind: str, features: Features) -> ExpectedTimes:
+        if features is None:
+            return
+        self._requests += 1
         name = kind, len(features)
-        known = self._types.get(name)
-        if known is None:
-            if len(self._types) >= TYPES_MAX:
+        if name not in self._types and len(self._types) >= TYPES_MAX:
+            oldest = next(iter(self._types))
+            if self._requests - self._types[oldest].last_used > UNUSED:
+                del self._types[oldest]
+            else:
                 name = OTHERS, len(features)
-            known = self._types.setdefault(name, ExpectedTimes(len(features)))
-        return known
+        known = self._types.pop(name, None) or ExpectedTimes(len(features))
+        self._types[name] = known
+        known.last_used = self._requests
+        known.took(features, time_s)
+
+    def _known(self, kind: str, features: Features) -> ExpectedTimes | None:
+        count = len(features)
+        return self._types.get((kind, count)) or self._types.get((OTHERS, count))

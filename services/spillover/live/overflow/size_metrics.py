@@ -49,7 +49,7 @@ def _work(machine: NodeMachine, cluster: ClusterId) -> Iterator[Metric]:
     yield counter(signals.WORK_UNREAD, cluster, [((), expected.unread)])
     errors = [
         ((kind, by), error)
-        for kind, told in expected.told().items()
+        for kind, told in expected.labeled().items()
         for by, error in (("work", told.error), ("count", told.counted_error))
     ]
     yield from gauges(signals.WORK_ERROR, cluster, errors)
