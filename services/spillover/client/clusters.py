@@ -8,7 +8,6 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 from spillover.client import wire
 from spillover.client.nodes import Nodes
@@ -48,12 +47,10 @@ class ClusterLearner:
         if len(self._nodes.urls) == 1:
             return
         async with self._asking:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(ASK_WHOSE_S):
-                    if node in self._to_be_asked():
-                        await self._ask(node)
-                    if self._nodes.cluster_of(node):
-                        await asyncio.gather(*map(self._ask, self._to_be_asked()))
+            if node in self._to_be_asked():
+                await self._ask(node)
+            if self._nodes.cluster_of(node):
+                await asyncio.gather(*map(self._ask, self._to_be_asked()))
 
     def _to_be_asked(self) -> list[str]:
         now_s = time.monotonic()
@@ -62,13 +59,12 @@ class ClusterLearner:
         return [url for url in unknown if now_s >= self._asked_s.get(url, -math.inf) + ASK_AGAIN_S]
 
     async def _ask(self, url: str) -> None:
-        self._asked_s[url] = time.monotonic()
         try:
             answer = await self._client_of(url).request(
-                "GET", wire.HEALTH_PATH, timeout_s=ASK_WHOSE_S
+                "GET", wire.HEALTH_PATH, timeout_s=ASK_WHOSE_S / 2.0
             )
         except PeerError:
-            del self._asked_s[url]  # its pause says when
             self._nodes.failed(url, time.monotonic())
             return
+        self._asked_s[url] = time.monotonic()
         self.note(url, answer)

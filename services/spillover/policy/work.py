@@ -23,9 +23,10 @@ LARGEST = 100.0
 move what neighbors are told."""
 
 OUTLIER = 8.0
-"""A time counts as at most so many times what was expected, as in `overflow.estimate`; and so many
-times its mean a feature moves its mean at most, and says nothing of times. A few in a hundred that
-lie then move little of what is believed of others."""
+"""A time counts as at most so many times what was expected, as in `overflow.estimate`; and a
+feature moves its mean by at most so many times that mean. A request that says more, and takes less
+than a part of so many of what that would take, teaches nothing: a few in a hundred that lie move
+little of what is believed of others."""
 
 RIDGE = 1e-9
 """So much of itself is added to the weight of each feature: those that never differ, or always go

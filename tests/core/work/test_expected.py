@@ -70,6 +70,29 @@ def test_requests_that_say_they_are_huge_move_nothing(lies: set[int]) -> None:
     assert times.mean_s == pytest.approx(1.65, rel=0.3)
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("share", "size", "power"), [(0.05, 50.0, 1.0), (0.05, 1_000.0, 1.0), (0.02, 100.0, 0.5)]
+)
+def test_a_few_that_are_far_larger_are_learned_from(
+    seed: int, share: float, size: float, power: float
+) -> None:
+    """Whatever else their time depends on, and also where it grows as the root of the size."""
+    times, random = ExpectedTimes(1), Random(seed)
+    for _ in range(2_500):
+        told = size if random.random() < share else 1.0
+        times.took((told,), told**power * random.expovariate(1.0))
+    assert times.expected_s((size,)) == pytest.approx(size**power, rel=0.8)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_few_that_are_far_larger_and_take_no_longer_are_counted(seed: int) -> None:
+    times, random = ExpectedTimes(1), Random(seed)
+    for _ in range(2_500):
+        times.took((100.0 if random.random() < 0.02 else 1.0,), random.expovariate(1.0))
+    assert times.expected_s((100.0,)) is None
+
+
 def test_requests_that_are_large_from_now_on_are_followed() -> None:
     """Such as those of clients who count in another unit: nobody lies for good."""
     times, random = ExpectedTimes(1), Random(1)
@@ -130,4 +153,5 @@ def test_metrics_have_no_more_types_however_many_come_and_go() -> None:
 def test_those_that_say_nothing_are_counted() -> None:
     work = ExpectedWork()
     assert work.expected_s("default", None) is None
+    assert work.expected_s("default", ()) is None  # counted, as the route says
     assert work.unread == 1

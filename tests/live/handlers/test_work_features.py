@@ -111,6 +111,6 @@ def test_a_route_has_its_own_source():
 def test_a_route_whose_requests_count_alike_says_nothing():
     route = Route(path="/v1/embeddings", work=WorkSource(counted=True))
     reads = WorkFeatures(cluster(WorkSource(bytes=True), route))
-    for target, expected in ((b"/v1/embeddings", None), (b"/v1/chat", (float(len(BODY)),))):
+    for target, expected in ((b"/v1/embeddings", ()), (b"/v1/chat", (float(len(BODY)),))):
         for work in (passed(target=target), passed(target=target).encode()):
             assert reads.of(Request(RequestId("r"), True, work)) == expected

@@ -125,12 +125,15 @@ class ExpectedTimes:
             return
         told_s = max(self._told_s(features), self.mean_s / OUTLIER, TIME_MIN_S)
         counted_s = min(time_s, OUTLIER * told_s)
-        if self._fit(features, counted_s, told_s):
-            self._compared += 1
-            self._off_s += (1.0 - KEPT) * (abs(counted_s - told_s) - self._off_s)
-            counted_off_s = abs(counted_s - self.mean_s)
-            self._counted_off_s += (1.0 - KEPT) * (counted_off_s - self._counted_off_s)
+        off_s = abs(counted_s - told_s)
+        if self._is_believed(features, time_s):
+            self._fit(features, counted_s, told_s)
             self._factors = factors(self._moments, self._products)
+        else:
+            off_s = min(off_s, OUTLIER * self.mean_s)
+        self._compared += 1
+        self._off_s += (1.0 - KEPT) * (off_s - self._off_s)
+        self._counted_off_s += (1.0 - KEPT) * (abs(counted_s - self.mean_s) - self._counted_off_s)
         self._count = KEPT * self._count + 1.0
         self.mean_s += (counted_s - self.mean_s) / self._count
         for place, one in enumerate(bounded(features, self._means)):
@@ -144,22 +147,28 @@ class ExpectedTimes:
         self._count = float(LEARNED_FROM)
         usual_s = max(self.mean_s, TIME_MIN_S)
         for features, time_s in self._first:
-            self._fit(features, min(time_s, OUTLIER * usual_s), usual_s)
+            if not self._is_huge(features):
+                self._fit(features, min(time_s, OUTLIER * usual_s), usual_s)
         self._first.clear()
         self._factors = factors(self._moments, self._products)
 
-    def _fit(self, features: Features, time_s: float, told_s: float) -> bool:
-        """Have the sums of least squares know of a request of which so long was expected. Returns
-        whether it counts: not if it says that it is much larger than others."""
-        if bounded(features, self._means) != features:
-            return False
+    def _is_huge(self, features: Features) -> bool:
+        return bounded(features, self._means) != features
+
+    def _is_believed(self, features: Features, time_s: float) -> bool:
+        """Returns whether the request teaches how times grow: not if it says that it is much larger
+        than others, and is done in far less time than that would take."""
+        is_short = expected_s(self._factors, features) > OUTLIER * time_s
+        return not (is_short and self._is_huge(features))
+
+    def _fit(self, features: Features, time_s: float, told_s: float) -> None:
+        """Have the sums of least squares know of a request of which so long was expected."""
         told, weight = (1.0, *features), 1.0 / told_s
         for i, one in enumerate(told):
             row = self._moments[i]
             for j, other in enumerate(told):
                 row[j] = KEPT * row[j] + weight * one * other
             self._products[i] = KEPT * self._products[i] + weight * one * time_s
-        return True
 
     def told(self) -> Learned:
         """Returns what is known."""
@@ -191,22 +200,21 @@ class ExpectedWork:
         return {kind: told for kind, told in self.told().items() if kind in self._labels & known}
 
     def expected_s(self, kind: str, features: Features | None) -> float | None:
-        """Returns the time of a request of this type; None if that is not known."""
-        if features is None:
-            self.unread += 1
-            return None
-        known = self._known(kind, features)
+        """Returns the time of a request of this type; None if that is not known. No features at all
+        are those of a request that is only counted."""
+        self.unread += features is None
+        known = self._known(kind, features) if features else None
         return None if known is None else known.expected_s(features)
 
     def error_of(self, kind: str, features: Features | None) -> float | None:
         """Returns how far off such times are on average, as a share of them; None if that is not
         known."""
-        known = None if features is None else self._known(kind, features)
+        known = self._known(kind, features) if features else None
         return known.error if known is not None and known.is_compared else None
 
     def took(self, kind: str, features: Features | None, time_s: float) -> None:
         """Learn from a request that has run."""
-        if features is None:
+        if not features:
             return
         self._requests += 1
         name = kind, len(features)

@@ -42,12 +42,13 @@ class WorkFeatures:
         ) or any(route.work is not None for route in cluster.routes)
 
     def of(self, request: Request) -> Features | None:
-        """Returns the features of a request that comes; None if it says none."""
+        """Returns the features of a request that comes: none at all if it is only counted, None if
+        they cannot be read."""
         try:
             reader, fields, body = self._taken_apart(request.work)
         except MalformedPassed:
             return None
-        return None if reader is None else reader.features(fields, body)
+        return () if reader is None else reader.features(fields, body)
 
     def _taken_apart(self, work: Any) -> tuple[_Reader | None, Fields, Body]:
         """Returns what is looked for, and where: in a client's or a neighbor's request that passes
