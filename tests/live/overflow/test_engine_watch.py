@@ -107,8 +107,9 @@ def test_what_a_page_has_said_once_is_told_once():
         nonlocal service
         async with lying_service() as service:
             service.answer = once
-            async with watching(service, kept_s=0.3) as (_, heard):
-                await until(lambda: heard and last(heard) is None)
+            async with watching(service) as (watch, heard):
+                await until(lambda: watch.ends["unread"] > 2 and heard)
+                watch.tell(time.monotonic() + 61.0)
                 assert [said.load for said in heard] == [EngineLoad(3.0, 1.0, None), None]
 
     service = None

@@ -51,6 +51,10 @@ UNREAD_MAX_BYTES: Final = 1_048_576
 """A neighbor that does not read has its requests refused while more than this waits for it. What it
 sends is read all the same: a system gives a connection up whose other end takes nothing."""
 
+SOON_MAX_BYTES: Final = 16_777_216
+"""Nothing more is read of a neighbor that leaves more than this unread of what is short: some
+frames of a few bytes are answered without a request."""
+
 NOT_TAKEN: Final = -1
 """The ref of a request that is about to be taken."""
 
@@ -151,6 +155,8 @@ class SharedCaller(SharedConnection):
         out = self.out
         if out.soon_bytes or out.waiting_bytes:
             self.write_soon()
+        if out.is_blocked and out.soon_bytes > SOON_MAX_BYTES and self.transport.is_reading():
+            self.transport.pause_reading()
         if callee.reader.fault is not None:
             self._end_for(callee.reader.fault)
         elif callee.begun or self._moving_bytes or out.is_blocked:

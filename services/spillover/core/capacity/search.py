@@ -63,6 +63,7 @@ class CapacitySearch:
 
     __slots__ = (
         "_behind_at",
+        "_behind_base",
         "_known",
         "_patience",
         "_step",
@@ -99,7 +100,10 @@ class CapacitySearch:
         """How many measurements of the base come before the next one of another number."""
         self._patience = PATIENCE
         self._behind_at: float = BEHIND * self.base
-        """The queue that begins a search; twice that which has begun one, until that is gone."""
+        """The queue that begins a search; twice that which has begun one, until that is gone or the
+        base is smaller."""
+        self._behind_base = self.base
+        """The base when a queue was looked at last."""
         self._window = Window()
         self._window.begin(self.limit, 0.0)
 
@@ -189,7 +193,8 @@ class CapacitySearch:
         return self._to_base(now_s)
 
     def _look_behind(self, waiting: int) -> None:
-        if waiting <= BEHIND * self.base:
+        fell, self._behind_base = self.base < self._behind_base, self.base
+        if fell or waiting <= BEHIND * self.base:
             self._behind_at, self._patience = BEHIND * self.base, PATIENCE
         elif waiting > self._behind_at:
             self._behind_at = 2 * waiting

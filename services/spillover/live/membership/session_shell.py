@@ -82,6 +82,7 @@ class SessionShell:
         self._heard: set[int] = set()
         """Attempts that have become sessions."""
         self._farewells: set[asyncio.Task[None]] = set()
+        self._is_broken = False
         self._is_told = False
         self.connects = self.put_off = self.losses = self.moves = 0
         self.lies = 0
@@ -129,6 +130,7 @@ class SessionShell:
     def _on_failure(self, error: BaseException) -> None:
         """The machine, or what obeys it, is broken: what is in use stays so, and nothing changes
         it any more."""
+        self._is_broken = True
         self.why = f"a bug: {error!r}"
         _log.error(Message("bug: the federation is not followed any more"), exc_info=error)
 
@@ -227,6 +229,8 @@ class SessionShell:
 
     def _tell(self, url: str, error: Exception) -> None:
         """Once for all that happens between two sessions."""
+        if self._is_broken:
+            return
         self.why = str(error)
         if not self._is_told:
             self._is_told = True
