@@ -146,8 +146,9 @@ class LinkUnderTest(RuleBasedStateMachine):
         called, and unless the last one is there, what it holds is lost and what has not left is
         refused."""
         commands = self.machine.handle(link.StreamEnded(is_there), self.now_s)
-        self.opens_s = self.now_s + backoff_s(self.silences, 0.05, 1.0, self.random.random())
-        self.silences = 1 if self.has_heard else self.silences + 1
+        silences = 0 if self.has_heard else self.silences
+        self.opens_s = self.now_s + backoff_s(silences, 0.05, 1.0, self.random.random())
+        self.silences = silences + 1
         if self.has_heard:
             assert commands == [link.Tell(ev.LinkDown(NEIGHBOR))]
             return
