@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The terms that both ends of a link should have alike; None for one that was not sent."""
+    """The terms that both ends of a link should have alike. A term that was not sent is None."""
 
     delay_ms: float | None = None
     gossip_period_ms: float | None = None
@@ -61,11 +61,11 @@ class Terms:
 
     @classmethod
     def read(cls, query: Mapping[str, Sequence[str]]) -> Terms:
-        """Returns those of a question for reports, from its query. Raises MalformedMessage."""
+        """Returns the terms in the query of a question for reports. Raises MalformedMessage."""
         return cls(**{one.name: _number(one.name, query) for one in fields(cls)})
 
     def differences(self, there: Terms) -> str | None:
-        """Returns them in words, from this side's view; None if there are none."""
+        """Returns the differences in words, from this side's view; None if there are none."""
         found = []
         for name, (words, unit) in _WORDS.items():
             own, other = getattr(self, name), getattr(there, name)
@@ -85,8 +85,11 @@ _WORDS = {
 
 class Agreement:
     """The agreement with one neighbor: what it and this node disagree about, as far as either has
-    said. Changes are put in the log, once each. `configured` is what this node says of its
-    configuration, `node` is its number, or that of the process."""
+    said.
+
+    Each change is put in the log once. `configured` is what this node says of its configuration;
+    `node` is its number, or that of the process.
+    """
 
     def __init__(
         self, caller: Caller, terms: Terms, configured: Configured | None = None, node: int = 1
@@ -104,12 +107,12 @@ class Agreement:
 
     @property
     def disagreement(self) -> str | None:
-        """Returns what it is in words, in one line; None as far as is known."""
+        """Returns the disagreement in words, in one line; None if none is known."""
         return "; ".join(filter(None, (self._of_identity, self._of_terms))) or None
 
     @property
     def is_turned_away(self) -> bool:
-        """Returns whether what is at the neighbor's address wants nothing of this node."""
+        """Returns whether the server at the neighbor's address wants nothing of this node."""
         return self._of_identity is not None
 
     def query(self) -> str:
@@ -123,8 +126,8 @@ class Agreement:
         return urlencode(given, quote_via=quote)
 
     def asked(self, there: Terms, configuration: str = "") -> None:
-        """The neighbor asks for reports, and says what it goes by. Where that is of another
-        configuration, one of the two will go by the other's in a moment."""
+        """Compare the terms with which the neighbor asks for reports. Terms of another
+        configuration are not compared, since one of the two will go by the other's in a moment."""
         if configuration not in ("", self.configured.told):
             there = Terms()
         self._there = there if not configuration else Terms()
@@ -132,14 +135,14 @@ class Agreement:
         self._tell()
 
     def go_by(self, terms: Terms) -> None:
-        """The configuration has changed, for the neighbor too or in a moment, unless it is one that
-        knows of none: then what it has told holds."""
+        """Go by a changed configuration. The neighbor has changed to it too, or will in a moment,
+        so that its old terms are void. They hold if the neighbor knows of no configurations."""
         self._terms = terms
         self._of_terms = terms.differences(self._there)
         self._tell()
 
     def heard(self) -> None:
-        """The neighbor reports: it is the one that was meant."""
+        """Note that the neighbor reports: it is the one that was meant."""
         self._of_identity = None
         self._tell()
 
@@ -170,7 +173,7 @@ class Agreement:
         self._tell()
 
     def unanswered(self) -> None:
-        """Nobody is at the neighbor's address now, so that nobody disagrees."""
+        """Note that nobody is at the neighbor's address now, so that nobody disagrees."""
         self._of_identity = None
 
     def _tell(self) -> None:
@@ -188,13 +191,13 @@ class Agreement:
 
 
 def shortened(name: str) -> str:
-    """Returns a name as far as it is told."""
+    """Returns a name, cut to the length in which it is sent."""
     return name[:NAME_LENGTH_MAX]
 
 
 def node_asking(query: Mapping[str, Sequence[str]]) -> int:
-    """Returns which node or process of its cluster asks for reports: the first one where the query
-    does not say so. Raises MalformedMessage."""
+    """Returns the number of the node or process that asks for reports, which is the first one where
+    the query does not say it. Raises MalformedMessage."""
     told = query.get(NODE, ["1"])[0]
     number = int(told) if ONE_OR_TWO_DIGITS.fullmatch(told) else 0
     if not 1 <= number <= NODES_MAX:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from spillover.live.handlers.http.upstreams import Upstream
 
 _CLASSES = len(signals.STATUSES) - 1
-"""Statuses count by their first digit, 0 for none; what is beyond this one is none that HTTP
-knows."""
+"""The highest first digit of a status that is counted; 0 counts answers without one. HTTP knows
+none beyond it."""
 
 
 USUAL = {
@@ -36,7 +36,8 @@ USUAL = {
     Outcome.CANCELLED: (Cause.CLIENT,),
     Outcome.UNKNOWN: (Cause.NEIGHBOR,),
 }
-"""What is told from the start, so that rates begin at 0. A neighbor may tell of others."""
+"""The values that are reported from the start, so that rates begin at 0. A neighbor may tell of
+others."""
 
 
 class HttpCounts:
@@ -52,7 +53,7 @@ class HttpCounts:
 
 
 NOT_COUNTED = HttpCounts()
-"""Counts of what nobody looks at."""
+"""The counts that nobody reads."""
 
 
 class HttpByRoute(dict[tuple[str, str], HttpCounts]):
@@ -79,13 +80,13 @@ class GatewayMetrics:
         }
 
     def not_done(self, answer: Answer) -> None:
-        """A client's request was accepted, and has come to this."""
+        """Count the outcome of a client's request that was accepted and is not done."""
         cause = cause_of(answer) or Cause.WORKER
         both = answer.outcome.value, cause.value
         self._failures[both] = self._failures.get(both, 0) + 1
 
     def collect(self, cluster: ClusterId) -> Iterator[Metric]:
-        """All of them, at each scrape."""
+        """Yield all of these metrics, at each scrape."""
         yield from self._http(cluster)
         yield counter(signals.FAILURES, cluster, self._failures.items())
         ends: dict[tuple[str, str], int] = {}
