@@ -72,7 +72,7 @@ class Transit:
         return self._last_due_s
 
     def fate(self, *, waits: bool = True, may_be_lost: bool = True) -> Fate:
-        """Returns what becomes of a message that is due, or that was held until now."""
+        """Returns the fate of a message that is due, or that was held until now."""
         if self.cut:
             return Fate.HELD if waits else Fate.LOST
         if may_be_lost and self.loss > 0.0 and self._random.random() < self.loss:
