@@ -156,7 +156,8 @@ def give_again(node: NodeFacts, neighbor: Neighbor) -> None:
 
 def look_for_late(node: NodeFacts, neighbor: Neighbor, now_s: float) -> list[Visit]:
     """Learns from requests that a living neighbor has had for too long. Returns those that are
-    decided again, as they may run twice, once the neighbor surely fails. Looks only now and then."""
+    decided again, as they may run twice, once the neighbor surely fails. Looks only now and
+    then."""
     away = neighbor.away
     if not (away or neighbor.held_back) or now_s - away.looked_s < LOOK_S:
         return []
