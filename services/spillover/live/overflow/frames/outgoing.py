@@ -248,7 +248,7 @@ class Outgoing:
 
 def _take(stream: RequestFrames, size_bytes: int, parts: list[Buffer]) -> None:
     """Take so many bytes of what waits."""
-    assert stream.waiting is not None  # as above
+    assert stream.waiting is not None  # noqa: S101 - as above
     stream.waiting_bytes -= size_bytes
     stream.window_bytes -= size_bytes
     while size_bytes:
