@@ -28,8 +28,8 @@ from spillover.model.errors import SpilloverError
 P = TypeVar("P")
 
 AHEAD = 8
-"""So many answers may wait for an earlier one, for each request that may be under way, where
-answers come in order."""
+"""The number of answers that may wait for an earlier one, for each request that may be under way,
+where answers come in order."""
 
 Outcome: TypeAlias = Answer | SpilloverError
 Run: TypeAlias = Callable[[P], Coroutine[Any, Any, Answer]]

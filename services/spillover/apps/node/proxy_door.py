@@ -314,7 +314,7 @@ def _of_tenant(own: OwnRequest, tenant: str, key: str | None) -> OwnRequest | Pa
 
 
 def _with_key(passed: PassedRequest, key: bytes) -> PassedRequest:
-    """Returns the request with this for an `Idempotency-Key`."""
+    """Returns the request with this key as its `Idempotency-Key`."""
     fields = tuple((name, key if name.lower() == b"idempotency-key" else value)
                    for name, value in passed.headers)  # fmt: skip
     return replace(passed, headers=fields)

@@ -279,8 +279,8 @@ class SharedCaller(SharedConnection):
     # --- bounds -------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        """Count what is here of requests that are not whole, and what the neighbor does not read.
-        What there is no room for is refused."""
+        """Count the bytes of requests that are not whole, and the bytes that the neighbor does not
+        read. Requests for which there is no room are refused."""
         callee, out, moving = self._callee, self.out, self._shell.room.moving
         unread_bytes = out.unsent_bytes if out.is_blocked else 0
         moving.add(callee.held_bytes + unread_bytes - self._moving_bytes)
@@ -293,7 +293,7 @@ class SharedCaller(SharedConnection):
             self._timer = self._loop.call_later(READ_S, self._look)
 
     def _look(self) -> None:
-        """Refuse what has not come whole in time."""
+        """Refuse the requests that have not come whole in time."""
         self._timer = None
         self._refuse(
             self._callee.begun_before(self._shell.timers.clock() - READ_S), "body_too_slow"
@@ -318,7 +318,7 @@ class SharedCaller(SharedConnection):
         _log.warning(Message("neighbor is not understood", **told))
 
     def _end_for(self, fault: str) -> None:
-        """End the connection for a frame that may not come: what follows would mean nothing."""
+        """End the connection for a frame that may not come: frames behind it would mean nothing."""
         if not self.transport.is_closing():
             self._complain(FRAME, fault)
             self.transport.abort()
@@ -326,8 +326,8 @@ class SharedCaller(SharedConnection):
 
 @dataclass(frozen=True, slots=True)
 class _Outlet:
-    """The way by which an answer that passes through leaves (`passed_back.Outlet`). What frames of
-    `passed_wire` begin with, those of the connection tell."""
+    """The outlet of an answer that passes through (`passed_back.Outlet`). Frames of the connection
+    say what the heads of `passed_wire`'s frames would."""
 
     line: SharedCaller
     callee: Callee
@@ -341,12 +341,12 @@ class _Outlet:
         self.line.write_soon()
 
     def write(self, data: bytes) -> None:
-        """Write a piece of it."""
+        """Write a piece of the answer."""
         self.callee.piece(self.number, data)
         self.line.write_soon()
 
     def end(self, frame: bytes) -> None:
-        """Write its end."""
+        """Write the end of the answer."""
         self.callee.end(self.number, frame[passed_wire.FRAME.size :])
         self.line.has_ended(self.number)
 

@@ -98,7 +98,7 @@ class Neighbors:
         """Whether it counts what neighbors say between reports about accepting. The machine sets
         it."""
         self.known_now: Knowledge | None = None
-        """What is known now; None where that has changed since `knowledge` was asked."""
+        """The present knowledge; None if something has changed since `knowledge` was called."""
         self.next_silence_s = math.inf
         """The time when `expire` is to be called next."""
         for cluster, delay_s in zip(ids, delays_s, strict=True):

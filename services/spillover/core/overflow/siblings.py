@@ -103,7 +103,7 @@ NO_DEMAND = Demand(0, 0, 0, 0.0, 0.0, can_run=True, leaves=False, work_s=0.0)
 
 
 class Sibling:
-    """What a node knows of a sibling."""
+    """The knowledge of a node about a sibling."""
 
     __slots__ = ("given", "heard_s", "load", "told_s")
 

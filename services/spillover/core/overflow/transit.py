@@ -31,7 +31,7 @@ class Fate(Enum):
     ARRIVES = "arrives"
     LOST = "lost"
     HELD = "held"
-    """It waits until the link is whole, or it is given up."""
+    """The message waits until the link is whole, or is given up."""
 
 
 class Transit:

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class Left(NamedTuple):
-    """What a node would lose if it ended now."""
+    """The losses of a node if it ended now."""
 
     requests: int
     """The number of requests under way, including those of neighbors."""

@@ -1,7 +1,8 @@
-"""What a node counts at its doors and of the services behind it, as `model.signals.gateway` has it.
+"""The counts of a node at its doors and of the services behind it, as `model.signals.gateway` has
+them.
 
-Counters are written where a request ends, without a call where it is on the way of most requests,
-and read when Prometheus asks.
+Counters are written where a request ends, without a call where most requests pass, and read when
+Prometheus asks.
 """
 
 from __future__ import annotations

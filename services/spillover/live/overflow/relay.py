@@ -42,7 +42,7 @@ WHOLE, TRUNCATED, CANCELLED = ENDS = ("whole", "truncated", "cancelled")
 
 
 class Flow(Protocol):
-    """What a sink may do about an answer that comes to it."""
+    """The control of a sink over an answer that comes to it."""
 
     def pause(self) -> None:
         """Have no more come than what is under way. A second call does nothing."""

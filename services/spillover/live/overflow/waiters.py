@@ -25,8 +25,8 @@ WAITERS_MAX = 1000
 
 
 class Waiters:
-    """Those who wait for visits, by ref, in the order in which they came. Each is told once, or
-    leaves before."""
+    """The waiters for visits, by ref, in the order in which they came. Each is told once, or leaves
+    before."""
 
     def __init__(self) -> None:
         self._by_ref: dict[int, tuple[Waiter, ...]] = {}

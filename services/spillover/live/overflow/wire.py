@@ -91,7 +91,7 @@ UNSAID = Caller("")
 
 
 class LoadBody(msgspec.Struct, array_like=True, frozen=True):
-    """What a node says of its load with another message: `model.load.LoadNow`."""
+    """The load of a node that goes with another message: `model.load.LoadNow`."""
 
     epoch: Whole
     sequence: Whole
@@ -101,7 +101,7 @@ class LoadBody(msgspec.Struct, array_like=True, frozen=True):
 
 
 class RanBody(msgspec.Struct, array_like=True, frozen=True):
-    """Where a request ran: `model.affinity.RanAt`."""
+    """The place where a request ran: `model.affinity.RanAt`."""
 
     place: Whole
     taken: Work
