@@ -43,9 +43,9 @@ class Progress(NamedTuple):
     done: int
     """How many of them came to an answer."""
     failed: int
-    """How many of them came to an error."""
+    """The number of them that came to an answer."""
     total: int | None
-    """The number of all payloads, where they have a length."""
+    """The number of them that came to an error."""
 
     @property
     def under_way(self) -> int:

@@ -40,14 +40,14 @@ among them: it has room again soon."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """How often a client may send requests again."""
+    """The rules of how often a client may send requests again."""
 
     share: float = 0.2
     """The number of retries for each request, in the long run."""
     floor_per_s: float = 10.0
     """The number of retries per second on top of that, for clients that ask seldom."""
     rounds: int = 5
-    """How often all nodes are asked at most. With 1 the client waits for nothing."""
+    """The largest number of times that all nodes are asked. With 1 the client waits for nothing."""
     comeback_s: float = 10.0
     """The seconds for which the cluster that may have run a request may be gone before the outcome
     is unknown."""

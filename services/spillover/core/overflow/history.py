@@ -51,7 +51,7 @@ class Note:
 
 @dataclass(slots=True)
 class Ending:
-    """How a visit ended, without its result."""
+    """The end of a visit, without its result."""
 
     at_s: float
     request_id: RequestId

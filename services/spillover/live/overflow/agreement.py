@@ -1,12 +1,12 @@
 """The agreement of neighbors: what their topologies say of what they share, and what either has
 said of the other.
 
-Each node says so when it asks a neighbor for reports: who it is and whom it means to ask
-(`identity`), and its terms. Whoever is asked compares. Two things can come of it:
+A node that asks a neighbor for reports says which cluster it is and which one it means to ask
+(`identity`), and its terms. The neighbor compares, with one of two results:
 
-* It was not meant, or is of another federation, or has no link to the one who asks: it refuses, and
-  says who it is. Neither reports nor requests go that way. It happens where a node has died and
-  another one took its port. So it does where both speak no version of the protocol in common.
+* It was not meant, or is of another federation, or has no link to the node that asks, or the two
+  speak no version of the protocol in common. It refuses, and says who it is; neither reports nor
+  requests go that way. This happens where a node has died and another one took its port.
 * The terms differ (the link's delay, the time scale, the hop budget): work goes on, and both say
   so.
 
@@ -35,8 +35,8 @@ NAME_LENGTH_MAX = 200
 """The most characters of a federation's name that are sent and compared."""
 
 TOLD_MAX, TOLD_WITHIN_S = 10, 60.0
-"""Changes of one neighbor that are put in the log, within so long: whoever can call can say that it
-is a neighbor, each time another one."""
+"""The most changes of one neighbor that are logged within TOLD_WITHIN_S seconds: any caller can claim
+to be a neighbor, each time another one."""
 
 NODE = "node"
 """The field of a question for reports with the number of the node or process that asks."""

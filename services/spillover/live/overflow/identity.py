@@ -167,10 +167,10 @@ class Peers:
     def settle(
         self, connection: IncomingConnection, hello: bytes | None, claimed: Caller | None
     ) -> Peer:
-        """Returns who is at the other end. `hello` is what this call says, `claimed` whom its
-        message names as its sender; None if it does not say. Raises TurnedAway: it is no neighbor,
-        means somebody else, has not said or proved who it is, or now claims to be another one.
-        """
+        """Returns who is at the other end. `hello` is what this call says, and `claimed` the
+        cluster that its message names as its sender, or None. Raises TurnedAway if the caller is no
+        neighbor, means another cluster, has not said or proved who it is, or now claims to be
+        another one."""
         peer = connection.peer
         if peer is not None and self._handles.get(peer.caller.cluster) != peer.neighbor:
             peer = None  # it is no neighbor any more, or one anew

@@ -197,7 +197,7 @@ class Relays:
         self._timers = timers
         self.stall_s, self.idle_s, self.total_s = 60.0, 300.0, math.inf
         self.on_head: Callable[[float], None] = _nothing
-        """Is called with the seconds from a client's request to the head of its answer."""
+        """Called with the seconds from a client's request to the head of its answer."""
         self._open: dict[int, Relay] = {}
         self._begun: dict[int, Relay] = {}
         """The relays whose answer has begun: these are what the sweep looks at."""

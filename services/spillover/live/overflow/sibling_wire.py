@@ -46,7 +46,7 @@ TENANTS_MAX = 200
 
 
 class Uses(msgspec.Struct, frozen=True):
-    """How much tenants use at the node."""
+    """The uses of tenants at the node."""
 
     tenants: Annotated[dict[str, Use], msgspec.Meta(max_length=TENANTS_MAX)]
 

@@ -499,7 +499,7 @@ class _Other:
         """The exchanges for clients that the sibling has not answered yet."""
         self.heard_s = -math.inf
         self.refused_s = math.inf
-        """When it first refused this node, which is of a later configuration."""
+        """The time when the sibling first refused this node, which is of a later configuration."""
         self.goes_by = ""
         """The stamp of the configuration that it goes by, as it has said."""
 
