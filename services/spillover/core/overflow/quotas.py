@@ -213,7 +213,7 @@ class Quotas:
 
     def news(self, at_most: int) -> dict[str, Use]:
         """Returns the news for other nodes: the changed uses of so many tenants with a quota, those
-        first that have waited longest. It is to be called once for each message."""
+        first that have waited longest. They count as told from then on."""
         in_turn = [tenant for tenant in self.uses if tenant not in self._told]
         changed = (
             (tenant, use.here)

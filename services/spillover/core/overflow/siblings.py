@@ -374,8 +374,8 @@ class Siblings:
         self._is_news = not demand.can_run or demand.leaves
 
     def take(self) -> list[Tell]:
-        """Returns the messages that are to be sent, in order. It is to be called once after each
-        `demands`."""
+        """Returns the messages that are to be sent, in order, and counts them as sent. It is to be
+        called after `demands`."""
         if self._asks:
             self._tells += self._asks
             self._asks = []

@@ -35,8 +35,8 @@ NAME_LENGTH_MAX = 200
 """The most characters of a federation's name that are sent and compared."""
 
 TOLD_MAX, TOLD_WITHIN_S = 10, 60.0
-"""The most changes of one neighbor that are logged within TOLD_WITHIN_S seconds: any caller can claim
-to be a neighbor, each time another one."""
+"""The most changes of one neighbor that are logged within TOLD_WITHIN_S seconds: any caller can
+claim to be a neighbor, each time another one."""
 
 NODE = "node"
 """The field of a question for reports with the number of the node or process that asks."""
