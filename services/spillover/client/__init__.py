@@ -2,8 +2,8 @@
 awaits; for partitions members of lease groups, the handle of a lease, fenced sinks, and streams as
 partitions; for the distributed queue `consume` and `produce`.
 
-Importing it loads neither redis-py nor a database driver nor a web framework: whoever makes a thing
-that needs one loads it then.
+Importing it loads neither redis-py nor a database driver nor a web framework: each is loaded when a
+thing is made that needs it.
 """
 
 from __future__ import annotations

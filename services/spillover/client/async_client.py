@@ -52,29 +52,29 @@ class AsyncSpillover:
             answer = await spillover.run({"text": "again and again"})
             print(answer.result, answer.cluster)
 
-    Requests go to the first node while it can be reached and takes them, else to the next. What
-    surely did not run is sent again by itself, and so is what has a name: the answer to the same
-    name is the same. Every request gets a name, unless it is to run at most once. Each retry that
-    a node has to do with costs a token of a budget (`Retries`), so that clients do not make an
-    overload worse.
+    Requests go to the first node while it can be reached and takes them, else to the next. A
+    request that surely did not run is sent again by itself, and so is one that has a name: the
+    answer to the same name is the same. Every request gets a name, unless it is to run at most
+    once. Each retry of a request that a node has seen costs a token of a budget (`Retries`), so
+    that clients do not make an overload worse.
 
     `token` is the secret of an API token to show the nodes (default: what SPILLOVER_TOKEN says in
     the environment, if anything). No more than `connections_max` requests are under way at a time
     (and no more than half of the files that the process may open); others wait here.
 
     With `follow` the client has a session at one node from its first request on. It learns there
-    which nodes there are, takes its even part of any that join, and leaves those that go. Without,
-    it stays with the nodes that it was given, in their order: sites are not all as near. Where
-    nodes keep their configuration in Redis, `redis_url` (or the path of a file that has it, whose
-    password may change) and the name of the `federation` let a client that follows read it there,
-    too: it finds nodes when all that it knew have gone.
+    which nodes there are, takes its even part of any that join, and leaves those that go. Without
+    it the client stays with the nodes that it was given, in their order: sites are not all as near.
+    Where nodes keep their configuration in Redis, `redis_url` (or the path of a file that has it,
+    whose password may change) and the name of the `federation` let a client that follows read it
+    there, too: it finds nodes when all that it knew have gone.
 
     Where urls are https, a node has to prove that it is the host of its url, to a CA of `ca_file`,
     else of the file that the environment names as SPILLOVER_CA_FILE, else of the system.
 
     All errors are SpilloverError and say in `surely_did_not_run` whether the work was not done.
     A client belongs to the event loop of its first request; `close` it, or use `async with`. Raises
-    InputError for what cannot be meant.
+    InputError for arguments that make no sense.
     """
 
     def __init__(

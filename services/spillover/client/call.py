@@ -19,15 +19,16 @@ class Stats(NamedTuple):
     requests: int
     """The number of runs and submits that were begun."""
     answered: int
-    """How many of them came to an answer, or to an accepted job."""
+    """The number of them that came to an answer, or to an accepted job."""
     failed: int
-    """How many of them ended with an error."""
+    """The number of them that ended with an error."""
     retries: int
-    """How often one of them was sent again, or to another node."""
+    """The number of times that one of them was sent again, or to another node."""
     called_off: int
-    """How many were cancelled at their node, since nobody waited for them any more."""
+    """The number of them that were cancelled at their node, since nobody waited for them any
+    more."""
     under_way: int
-    """How many a node has now."""
+    """The number of them that a node has now."""
 
 
 class Call:
@@ -68,8 +69,7 @@ class Call:
         self.exchange: OutgoingRequest | None = None
         self.future: asyncio.Future[Response | BaseException] | None = None
         self.came_to: Response | BaseException | None = None
-        """The result of the last attempt. It may come in the moment in which nobody waits for it
-        any more."""
+        """The result of the last attempt. It may come just when nobody waits for it any more."""
 
     def begin(self, url: str, future: asyncio.Future[Response | BaseException] | None) -> None:
         """Begin another attempt, at that node; a thread that waits needs no future."""

@@ -36,18 +36,20 @@ from spillover.policy.backoff import backoff_s
 
 CONNECT_S = 2.0
 IDLE_S_MAX = 4.0
-"""Servers keep idle connections for longer (5 s is usual), so that none closes as it is used."""
+"""The longest time, in seconds, for which a connection is kept idle. Servers keep theirs for longer
+(5 s is usual), so that none closes as it is used."""
 USER_TIMEOUT_S = 10.0
 ANSWER_LIMIT_BYTES = 1 << 30
-"""Nodes bound their answers; this bounds those of other servers."""
+"""The longest answer, in bytes. Nodes bound their answers; this bounds those of other servers."""
 
 GRACE_S = 1.0
-"""The client waits so long beyond the deadline for the node's own answer that it has passed."""
+"""The time, in seconds, beyond the deadline for which the client waits for the node's own answer
+that it has passed."""
 ASK_S = 5.0
-"""A look-up is answered within this time, beyond the time that it may wait; so is a cancel, which
-waits 1 s for another cluster."""
+"""The time, in seconds, within which a look-up is answered, beyond the time that it may wait; so is
+a cancel, which waits 1 s for another cluster."""
 PARTING_S = 5.0
-"""All cancels together get so long when the client is closed."""
+"""The time, in seconds, for all cancels together when the client is closed."""
 FIRST_PARTING_WAIT_S = 0.02
 
 T = TypeVar("T")
@@ -153,8 +155,8 @@ class ClientCalls:
     async def look(
         self, node: str, method: str, path: str, read: Read[T], *, wait_s: float = 0.0
     ) -> T:
-        """Ask a node about a request, which may be done any number of times, or another one that is
-        known to be of its cluster. Raises the errors of `read`, and OutcomeUnknown where none gives
+        """Ask a node about a request, or another node that is known to be of its cluster; that may
+        be done any number of times. Raises the errors of `read`, and OutcomeUnknown if none gives
         an answer for `comeback_s`."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop or self._closed:

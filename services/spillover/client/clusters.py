@@ -1,6 +1,6 @@
-"""What a client learns of which nodes are of one cluster: each answer of a node of several says it,
-and after a broken connection those are asked that have not answered yet. What follows from it is
-in `retrying`."""
+"""The knowledge of a client on which nodes are of one cluster. Each answer of a node of several
+names its cluster, and after a broken connection the nodes that have not answered yet are asked.
+`retrying` has what follows from it."""
 
 from __future__ import annotations
 
@@ -16,33 +16,34 @@ from spillover.live.http1.outgoing import Response
 from spillover.model.errors import PeerError
 
 ASK_WHOSE_S = 2.0
-"""Who may have lost a request waits at most so long to be told of another node to go on at."""
+"""The longest time, in seconds, for which a request that may be lost waits for the name of another
+node to go on at."""
 
 ASK_AGAIN_S = 5.0
-"""A node that has not said whose it is, is asked again after so long: what stands before it may
-have answered while it was away."""
+"""The time, in seconds, after which a node that has not named its cluster is asked again: a server
+in front of it may have answered while it was away."""
 
 
 class ClusterLearner:
-    """This keeps `nodes` told of the cluster of each. `client_of` gives the client of a url."""
+    """This learns the cluster of each of the `nodes`. `client_of` gives the client of a url."""
 
     def __init__(self, nodes: Nodes, client_of: Callable[[str], HttpClient]) -> None:
         self._nodes = nodes
         self._client_of = client_of
         self._asking = asyncio.Lock()
         self._asked_s: dict[str, float] = {}
-        """When each node was asked last that has not said whose it is."""
+        """The time when each node was last asked that has not named its cluster."""
 
     def note(self, url: str, answer: Response) -> None:
-        """Note what an answer says. What stands before a node may answer in its place, but not with
-        a 200."""
+        """Note the cluster that an answer names. A server in front of a node may answer in its
+        place, but not with a 200."""
         cluster = answer.headers.get(wire.CLUSTER)
         if cluster is not None or answer.status == 200:
             self._nodes.of_cluster(url, cluster or b"")
 
     async def find_others(self, node: str) -> None:
-        """Have the nodes that are not known yet say whether they are of this one's cluster, if that
-        has several, as it says itself where its first answer is still to come. Many requests that
+        """Have the nodes whose cluster is not known say whether they are of this node's, if that
+        has several nodes: the node itself is asked if it has not answered yet. Many requests that
         break together ask once."""
         if len(self._nodes.urls) == 1:
             return

@@ -15,10 +15,11 @@ from spillover.live.http1.outgoing import Response
 from spillover.model.arguments import checked_seconds
 
 WAIT_S_MAX = 60.0
-"""A look-up waits at most so long at a node; a caller that waits longer asks again."""
+"""The longest time, in seconds, that a look-up waits at a node; a caller that waits longer asks
+again."""
 PAUSE_S = 0.5
-"""The pause before the next look-up, where a node let it not wait because too many wait for the
-same job."""
+"""The pause, in seconds, before the next look-up, if a node did not let it wait because too many
+wait for the same job."""
 
 
 class AsyncJob:

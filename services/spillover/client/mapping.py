@@ -28,8 +28,8 @@ from spillover.model.errors import SpilloverError
 P = TypeVar("P")
 
 AHEAD = 8
-"""So many answers may wait for an earlier one, for each request that may be under way, where
-answers come in order."""
+"""The number of answers that may wait for an earlier one, for each request that may be under way,
+where answers come in order."""
 
 Outcome: TypeAlias = Answer | SpilloverError
 Run: TypeAlias = Callable[[P], Coroutine[Any, Any, Answer]]
@@ -43,9 +43,9 @@ class Progress(NamedTuple):
     done: int
     """How many of them came to an answer."""
     failed: int
-    """How many of them came to an error."""
+    """The number of them that came to an answer."""
     total: int | None
-    """The number of all payloads, where they have a length."""
+    """The number of them that came to an error."""
 
     @property
     def under_way(self) -> int:

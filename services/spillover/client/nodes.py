@@ -1,8 +1,7 @@
-"""The choice among several nodes: the current one is asked, then the rest in order, and for a while
-none that failed. They say themselves which of them are of one cluster, where names are known to
-all. There is no I/O here: time and draws are arguments. A session that follows membership changes
-the list by `replace` and `use`.
-"""
+"""The choice among several nodes: the current one is asked, then the rest in order; those that
+failed are passed over for a while. Nodes say themselves which of them are of one cluster, where
+names are known to all. There is no I/O here: time and draws are arguments. A session that follows
+membership changes the list by `replace` and `use`."""
 
 from __future__ import annotations
 
@@ -15,7 +14,8 @@ from spillover.policy.backoff import backoff_s
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 TRIAL_S = 2.0
-"""While one request tries a node whose pause is over, others still go elsewhere."""
+"""The time, in seconds, for which one request tries a node whose pause is over while others still
+go elsewhere."""
 
 
 @dataclass(slots=True)
@@ -32,12 +32,12 @@ class Nodes:
         self._rng = rng
         self._pauses: dict[str, _Pause] = {}
         self._clusters: dict[str, bytes] = {}
-        """What each has said of itself; empty of one that is no node of several."""
+        """The name of each node's cluster; empty if it is a cluster of one node."""
         self.replace(urls)
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Returns all of them, in the order in which they were given."""
+        """Returns all nodes, in the order in which they were given."""
         return self._urls
 
     @property
@@ -51,7 +51,8 @@ class Nodes:
         return not self._pauses
 
     def replace(self, urls: Sequence[str]) -> None:
-        """Take another list. The current node stays if it is in there, else the first one is it."""
+        """Take another list. The current node stays if it is in the list; else the first one
+        becomes it."""
         if not urls:
             raise ValueError("expected at least one node")
         self._urls = tuple(dict.fromkeys(urls))
@@ -89,13 +90,12 @@ class Nodes:
         return min(resting)[1] if resting else None
 
     def of_cluster(self, url: str, cluster: bytes) -> None:
-        """Note of which cluster of several nodes this one is; of none by an empty name."""
+        """Note the cluster of a node; the name is empty if the cluster has one node."""
         if self._clusters.get(url) != cluster and url in self._urls:
             self._clusters[url] = cluster
 
     def cluster_of(self, url: str) -> bytes:
-        """Returns its cluster; nothing as long as that is not known, and of one that is none of
-        several nodes."""
+        """Returns the cluster of a node; empty if it is not known, or has one node."""
         return self._clusters.get(url, b"")
 
     def choose_of(self, cluster: bytes, now_s: float, asked: Collection[str]) -> str | None:
@@ -107,7 +107,7 @@ class Nodes:
         return not self._left(cluster, asked)
 
     def to_be_asked_whose(self, now_s: float) -> list[str]:
-        """Returns those whose cluster is not known, but for those that failed lately."""
+        """Returns the nodes whose cluster is not known, except those that failed lately."""
         unknown = [url for url in self._urls if url not in self._clusters]
         return [url for url in unknown if self._is_over(url, now_s)]
 

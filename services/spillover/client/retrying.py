@@ -29,25 +29,25 @@ from spillover.model.errors import (
 FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 5.0
 LONGEST_HOME_WAIT_S = 1.0
-"""A node that may have run the request is asked again after at most so long: it forgets the answer
-in minutes, and a caller waits."""
+"""The longest pause, in seconds, before a node that may have run the request is asked again: it
+forgets the answer in minutes, and a caller waits."""
 TOKENS_MAX = 100.0
 
 PAUSED_BY = frozenset({"draining", "no_servers", "not_ready", "reconnect_limit"})
-"""Reasons of refusals that the next request to that node would get as well. A full queue is none of
-them: it has places again soon."""
+"""The reasons of refusals that the next request to that node would get as well. A full queue is not
+among them: it has room again soon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """How often a client may send requests again."""
+    """The rules of how often a client may send requests again."""
 
     share: float = 0.2
     """The number of retries for each request, in the long run."""
     floor_per_s: float = 10.0
     """The number of retries per second on top of that, for clients that ask seldom."""
     rounds: int = 5
-    """How often all nodes are asked at most. With 1 the client waits for nothing."""
+    """The largest number of times that all nodes are asked. With 1 the client waits for nothing."""
     comeback_s: float = 10.0
     """The seconds for which the cluster that may have run a request may be gone before the outcome
     is unknown."""
@@ -105,8 +105,8 @@ class RequestAttempts:
         self._until_s = until_s
         self._repeatable = repeatable
         self._asked: dict[str, PeerError] = {}
-        """The nodes asked in this round, and their errors; after an unknown outcome those of its
-        cluster."""
+        """The nodes asked in this round, and their errors; after an unknown outcome the nodes of
+        its cluster."""
         self._waits = 0
         self._rounds = 0
         self._error: PeerError = Unreachable("")
@@ -116,11 +116,11 @@ class RequestAttempts:
         self.home: str | None = None
         """The node that may have run the request, or may yet."""
         self._cluster = b""
-        """The cluster of that one; empty if it is not known."""
+        """The cluster of `home`; empty if it is not known."""
 
     def failed(self, url: str, error: PeerError, now_s: float, *, answered: bool) -> None:
-        """Note that an attempt at that node has failed, by an answer or without one. Raises the
-        error if it is the end of the request."""
+        """Note that an attempt at that node has failed, with an answer or without one. Raises the
+        error if it ends the request."""
         if not isinstance(error, (NotDelivered, OutcomeUnknown)):
             raise error
         refused = error if isinstance(error, Refused) else None
@@ -200,7 +200,8 @@ class RequestAttempts:
 
 
 def _of_round(asked: dict[str, PeerError]) -> PeerError:
-    """Returns one error for all of them: a node that refused could at least be reached."""
+    """Returns one error for all of a round: that of a node that refused, which could at least be
+    reached, before others."""
     refused = [error for error in asked.values() if isinstance(error, Refused)]
     if refused:
         return min(refused, key=lambda error: error.retry_after_s or math.inf)

@@ -34,12 +34,12 @@ PATH = "/requests"
 HEALTH_PATH = "/healthz"
 JSON_HEADER = (b"content-type", b"application/json")
 CLUSTER = b"spillover-cluster"
-"""The header by which a node of several says which cluster it is of."""
+"""The header by which a node of several names its cluster."""
 ASYNCHRONOUS = (b"prefer", b"respond-async")
 
 DEADLINE_S_MAX = 7 * 24 * 3600.0
 SAID_LENGTH_MAX = 400
-"""Errors quote at most so many characters of an answer."""
+"""The most characters of an answer that errors quote."""
 
 JobState: TypeAlias = Literal[
     "queued", "running", "forwarded", "done", "failed", "expired", "cancelled", "unknown"
@@ -50,11 +50,10 @@ it *unknown*: after `result_ttl_s`, or with a restart."""
 ENDS = frozenset({"done", "failed", "expired", "cancelled"})
 
 _REFUSED = frozenset({408, 429, 503})
-"""A node refuses for now with these statuses, and the request has not run."""
+"""The statuses by which a node refuses for now; the request has not run."""
 
 _NEVER_PASSED_ON = frozenset({501, 505})
-"""A server that knows no POST, or no HTTP like ours, answers with these: it stands before no
-node."""
+"""The statuses of a server that knows no POST, or no HTTP like ours: it stands before no node."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +121,7 @@ def encode_payload(payload: object) -> bytes:
     """Returns the body of a request. Raises InputError for a payload that JSON cannot express."""
     try:
         body = b'{"payload":%b}' % _encode(payload)
-        if b"null" in body:  # what is no number would be it, in silence
+        if b"null" in body:  # a number that JSON lacks would become null, in silence
             _check_numbers(payload)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         expected = f"expected what can be said in JSON: {error}"

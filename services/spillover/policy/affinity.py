@@ -9,14 +9,14 @@ what each formula was weighed against.
 from __future__ import annotations
 
 WEIGHT_MAX = 12.0
-"""A miss counts at most so many times: a federation that is surely overloaded should not let one
-request wait for ever for the sake of those behind it."""
+"""The largest number of times that a miss counts. A federation that is surely overloaded should not
+let one request wait for ever for the sake of those behind it."""
 
 
 def miss_weight(busy: float) -> float:
-    """Returns how many times a miss counts where places are busy for this share of their time:
-    work that is done again delays all that comes behind it, and that the more the less idle time is
-    left to make up for it."""
+    """Returns how many times a miss counts where places are busy for the share `busy` of their
+    time. Work that is done again delays all that comes behind it, and the more so the less idle
+    time is left to make up for it."""
     return min(WEIGHT_MAX, 1.0 / max(1.0 - busy, 1e-9))
 
 

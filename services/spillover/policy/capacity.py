@@ -1,9 +1,9 @@
-"""How many requests a service bears at a time, as stateless formulas: which numbers are tried, what
-a measurement is worth, and which of two numbers is the better one.
+"""The number of requests that a service bears at a time, as stateless formulas: which numbers are
+tried, what a measurement is worth, and which of two numbers is the better one.
 
-What is measured is how many requests a second come to a good end while as many run as may. How
-long one takes says nothing besides: by Little's law it is their number by that rate. So of two
-numbers with the same rate the smaller one has the shorter service, and the first byte sooner.
+What is measured is how many requests per second come to a good end while as many run as may. How
+long one takes adds nothing: by Little's law it is their number divided by that rate. So of two
+numbers with the same rate, the smaller one has the shorter service and the sooner first byte.
 """
 
 from __future__ import annotations
@@ -12,54 +12,55 @@ import math
 from typing import TypeAlias
 
 GAIN = 0.1
-"""A larger number must bring this share of what it would bring if requests did not slow each other
-down: else the smaller one is better."""
+"""The least gain of a larger number, as a share of what it would bring if requests did not slow
+each other down. With a smaller gain, the smaller number is better."""
 
 SURE = 1.2
-"""A difference counts once it is so many of its standard deviations away from none."""
+"""The number of standard deviations that a difference has to be away from none in order to
+count."""
 
 SPREAD2_MIN = 0.4
-"""The squared coefficient of variation of services counts as this at least: within the time of
-a few services the number of ends is nearly as uncertain whatever that is."""
+"""The least squared coefficient of variation that services count as. Within the time of a few
+services, the number of ends is nearly as uncertain, however even the services are."""
 
 CHANGED = 3.0
-"""A rate that is off by so many standard deviations, and CHANGED_BY besides, is another one."""
+"""The number of standard deviations by which a rate has to be off to count as changed; it also has
+to be off by CHANGED_BY."""
 
 DIFFERS = 1.5
-"""A rate of a number that is rarely tried is another one if it is off by so many standard
-deviations: it costs little to forget what was known of it."""
+"""The same for the rate of a number that is rarely tried: it costs little to forget what was known
+of it."""
 
 CHANGED_BY = math.log(1.25)
 
 Estimate: TypeAlias = tuple[float, float]
-"""An estimate of the logarithm of a rate, and what it is worth: the inverse of its variance."""
+"""An estimate of the logarithm of a rate, and its weight: the inverse of its variance."""
 
 UNKNOWN: Estimate = (0.0, 0.0)
 
 
 FULL = 0.95
-"""An engine whose cache is so full begins no more: it holds requests back, or drops what it has
-begun."""
+"""The share of its cache from which on an engine counts as full: it begins no more, and holds
+requests back or drops what it has begun."""
 
 ROOM = 0.9
-"""More may run only where so much of the cache is in use at most."""
+"""The largest used share of the cache at which more may run."""
 
 GROWTH = 2.0
-"""Where an engine holds nothing back, so many times as many may run as it runs: a step of the
+"""The factor by which more may run than an engine runs, where it holds nothing back: a step of the
 search leads no further."""
 
 
 def holds_back(waiting: float, held: float) -> bool:
-    """Returns whether an engine with so many requests that wait in it, and this share of its cache
-    in use, begins no more."""
+    """Returns whether an engine begins no more, as so many requests wait in it, or this share of
+    its cache is used."""
     return waiting >= 1.0 or held >= FULL
 
 
 def ceiling(most: int, least: int, limit: int, running: float, waiting: float, held: float) -> int:
-    """Returns how many may run at most, so many so far, by what an engine says: that it runs
-    `running` requests, holds `waiting` back, and has this share of its cache in use. It is never
-    above the `limit`.
-    """
+    """Returns how many may run at most by an engine's report: it runs `running` requests, holds
+    `waiting` back, and uses the share `held` of its cache. So far `most` may run; the result is
+    never above `limit`."""
     if holds_back(waiting, held):
         return max(least, min(most, int(running)))
     if held <= ROOM and running + 1.0 > most / GROWTH:
@@ -68,7 +69,7 @@ def ceiling(most: int, least: int, limit: int, running: float, waiting: float, h
 
 
 def other_number(number: int, octaves: float, least: int, most: int) -> int:
-    """Returns the number that is so many doublings away, or by one, within the bounds."""
+    """Returns the number that is so many doublings away, or differs by one, within the bounds."""
     other: int = round(number * math.pow(2.0, octaves))
     if other == number:
         other += 1 if octaves > 0.0 else -1
@@ -76,8 +77,8 @@ def other_number(number: int, octaves: float, least: int, most: int) -> int:
 
 
 def measured(done: float, time_s: float, spread2: float) -> Estimate:
-    """Returns the estimate by `done` good ends in a time, of services with this squared coefficient
-    of variation."""
+    """Returns the estimate from `done` good ends within `time_s`, of services with this squared
+    coefficient of variation."""
     return math.log(done / time_s), done / max(spread2, SPREAD2_MIN)
 
 
@@ -87,13 +88,13 @@ def rate_of(known: Estimate) -> float:
 
 
 def merged(known: Estimate, new: Estimate) -> Estimate:
-    """Returns the estimate by both."""
+    """Returns the estimate from both."""
     worth = known[1] + new[1]
     return (known[0] * known[1] + new[0] * new[1]) / worth, worth
 
 
 def has_changed(known: Estimate, new: Estimate) -> bool:
-    """Returns whether a measurement says that the rate is another one now."""
+    """Returns whether a measurement shows that the rate has changed."""
     if not known[1]:
         return False
     off = abs(new[0] - known[0])

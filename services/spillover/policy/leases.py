@@ -59,10 +59,12 @@ measurements that are wrong by up to 11 % either way ((1 + 0.11) / (1 - 0.11) < 
 it, so that they cannot move anything."""
 
 LOAD_STALE_LEASES = 2.0
-"""A load that was not reported anew for so many maximum leases is not known any more."""
+"""The number of maximum leases after which a load that was not reported anew is not known any
+more."""
 
 PERIODS_TO_EVEN = 4
-"""A newcomer gets its share in about so many normal lease times: see `move_budget`."""
+"""The number of normal lease times, roughly, in which a newcomer gets its share; see
+`move_budget`."""
 
 
 def holder_wait_ms(held: int, held_delay_ms: float, less: float = 0.5) -> float:
@@ -89,8 +91,8 @@ def is_abandoned(since_challenge_ms: float, max_lease_ms: float) -> bool:
 
 
 def next_epoch(previous: int, store_clock_ms: int) -> int:
-    """Returns the fencing number of a new owner: grows with each, also after the store lost its
-    data. One behind EPOCH_MAX follows none that was ever given, and begins anew."""
+    """Returns the fencing number of a new owner. It grows with each owner, even after the store
+    lost its data. A number behind EPOCH_MAX follows none that was ever given, and begins anew."""
     epoch = max(previous + 1, store_clock_ms)
     return epoch if epoch <= EPOCH_MAX else store_clock_ms
 
@@ -191,16 +193,16 @@ def load_band(mean: float, floor: float) -> float:
 def may_shift_load(
     giver: float, receiver: float, load: float, mean: float, band: float, least: float
 ) -> bool:
-    """Load-weighted mode (the document's last paragraph): whether a partition of this load may
-    move from one node to another, whose loads are `giver` and `receiver`; `least` is that of the
-    least loaded node.
+    """Returns whether a partition of this load may move from one node to another, in load-weighted
+    mode (the document's last paragraph). The nodes' loads are `giver` and `receiver`; `least` is
+    that of the least loaded node.
 
-    Only out of a node above the band; only into one that stays within it, or, where partitions are
-    too large for that, into the least loaded; and only if it closes no more than a damped part of
-    the gap, so that what is measured a little wrong does not turn it around, and the receiver does
-    not give the same back: that would have to close more than all of the gap that is then. Each
-    such move lessens the sum of the squares of the loads by 2 load (giver - receiver - load), so
-    that moves come to an end. Partitions without load stay: they even out nothing.
+    A partition leaves only a node above the band. It goes only to a node that stays within the band
+    or, where partitions are too large for that, to the least loaded. The move may close only a
+    damped part of the gap: so a small error of measurement does not turn the gap around, and the
+    receiver does not give the same back, which would have to close more than all of the gap that is
+    then. Each such move lessens the sum of the squares of the loads by 2 load (giver - receiver -
+    load), so that moves come to an end. Partitions without load stay: they even out nothing.
     """
     return (
         load > 0.0

@@ -83,7 +83,8 @@ def choose_probabilistic(own: int, kept: int, gone: int, added: int, draw: float
 
 
 def choose_baseline(own: int, kept: int, gone: int, added: int, draw: float) -> int:
-    """ZooKeeper before: stay where that is possible, else any server of the new list ("Baseline").
+    """ZooKeeper's former rule ("Baseline"): stay where that is possible, else go to any server of
+    the new list.
 
     A random permutation of the list, drawn again with each list, begins with any server.
     """

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import MutableSequence, Sequence
 
 SERVE = 0
-"""The producer has an object: it goes to the consumer."""
+"""The answer that the producer has an object: it goes to the consumer."""
 HOP = 1
-"""The producer is empty, and another one may be probed."""
+"""The answer that the producer is empty, and another one may be probed."""
 PARK = 2
-"""The producer is empty and the hops are used up: the request waits here, first come."""
+"""The answer that the producer is empty and the hops are used up: the request waits here, first
+come."""
 
 
 def meet(buffered: int, hops: int, max_hops: int) -> int:
@@ -44,10 +45,9 @@ def pick_producer(reached: Sequence[float], draw: float) -> int:
 
 def pick_unvisited(reached: Sequence[float], visited: Sequence[bool], draw: float) -> int:
     """Returns a producer as `pick_producer` does, among those not visited, in proportion to their
-    probabilities. Where every producer with a probability has been visited, all of them count
-    again.
+    probabilities.
 
-    Where every producer with a probability has been visited, all of them count again.
+    If every producer with a probability has been visited, all of them count again.
     """
     total = 0.0
     below = 0.0

@@ -18,54 +18,55 @@ REST_S = 0.1
 busy machine can take some milliseconds between writing an answer and closing."""
 
 REST_MAX_S = 0.5
-"""The longest wait for that, where the other end takes its time to close."""
+"""The longest rest, in seconds, if the other end takes its time to close."""
 
 KEPT_IN_A_ROW = 16
-"""So many in a row have to stay open before connections are used again, where none was seen to be
-closed; four times as many once one was, and again each time that it soon turns out that too few
-were asked for."""
+"""The number of connections in a row that have to stay open before any is used again, where none
+was seen to be closed. It is four times as large once one was, and again each time that it soon
+turns out that too few were asked for."""
 
 KEPT_IN_A_ROW_MAX = 1024
 
 SOON_S = 10.0
-"""A connection that is closed so soon after the server became trusted shows that too few were asked
-for; later, the server may as well have been started again."""
+"""The time, in seconds, after the server became trusted within which a closing shows that too few
+were asked for; later, the server may as well have been started again."""
 
 RESTING_MAX = 64
-"""At most so many connections rest at the same time."""
+"""The most connections that rest at the same time."""
 
 AT_ONCE_S = 0.25
 """A server that closes sooner than this after an answer closes because of it; one that closes later
 has a limit for idle connections."""
 
 IDLE_KNOWN_S = 60.0
-"""A limit for idle connections that was seen, and not announced, is believed for so long: a restart
-looks the same."""
+"""The time, in seconds, for which a limit for idle connections is believed that was seen and not
+announced: a restart looks the same."""
 
 MARGIN = 0.5
 """The part of a time limit of the other end that is used: it counts from an earlier moment, and
 a request is on its way for a while."""
 
 IDLE_S_MAX = 4.0
-"""Common servers close idle connections after 5 s: whoever closes first loses no request by it."""
+"""The longest idle time, in seconds. Common servers close idle connections after 5 s: the end that
+closes first loses no request by it."""
 
 AGE_S_MAX = 30.0
-"""Names move, and balancers share out connections, not requests: a connection that is used all the
-time would stay with whoever was there when it was opened. A new one each half minute costs little,
-and is even seldom beside a handshake."""
+"""The longest age, in seconds. Names move, and balancers share out connections, not requests: a
+connection that is used all the time would stay with the server that was there when it was opened. A
+new one each half minute costs little, and is even seldom beside a handshake."""
 
 USES_MAX = 10_000
 """The most requests on one connection, for servers that count them to go easy on what they leak."""
 
 JITTER = 0.25
-"""Age and uses are drawn up to so much shorter or longer, so that connections that were opened
-together do not end together."""
+"""The largest share by which age and uses are drawn shorter or longer, so that connections that
+were opened together do not end together."""
 
 
 class Keeping(NamedTuple):
-    """How connections to one server are kept: each ends by its age and its uses, a quarter more or
-    less. Unless the server `is_trusted` to keep them open, or once it did not, each carries one
-    request until enough were seen to stay open."""
+    """The rules for keeping connections to one server: each ends by its age and its uses, a quarter
+    more or less. Unless the server `is_trusted` to keep them open, or once it did not, each carries
+    one request until enough were seen to stay open."""
 
     age_s_max: float = AGE_S_MAX
     uses_max: int = USES_MAX
@@ -77,7 +78,7 @@ KEEPING = Keeping()
 
 
 def spread(most: float, draw: float) -> float:
-    """Returns how much of this a connection may have, by a draw from 0 to 1."""
+    """Returns how much of `most` a connection may have, by a draw from 0 to 1."""
     return most * (1.0 + JITTER * (2.0 * draw - 1.0))
 
 
@@ -103,9 +104,9 @@ class Reuse:
         return min(self._needed - self._kept, RESTING_MAX)
 
     def kept(self, closings: int, now_s: float) -> None:
-        """Note a connection that is still open, and began to rest when there had been so many
-        closings. Those that rested beside one that was closed prove nothing: the others of their
-        row are gone."""
+        """Note a connection that is still open, and began to rest after `closings` closings.
+        Connections that rested beside one that was closed prove nothing: the others of their row
+        are gone."""
         if closings != self.closings:
             return
         self._kept += 1
@@ -113,8 +114,8 @@ class Reuse:
             self.is_trusted, self._trusted_s = True, now_s
 
     def closed(self, after_s: float, now_s: float) -> None:
-        """Note that the other end has closed a connection so soon after an answer, or has lost a
-        request on one that was used again (0)."""
+        """Note that the other end has closed a connection `after_s` after an answer, or (0) has
+        lost a request on one that was used again."""
         if self.is_trusted or not self.closings:
             is_soon = now_s - self._trusted_s < SOON_S
             needed = self._needed if is_soon else KEPT_IN_A_ROW

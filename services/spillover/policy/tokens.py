@@ -36,11 +36,11 @@ from collections.abc import Iterable, MutableSequence, Sequence
 
 BLOCKED = -1
 NONE = 2**62
-"""This number stands for a token that is not there: it is later than every release."""
+"""The number of a token that is not there: it is later than every release."""
 
 IDLE = 0.01
-"""A class without any job counts as having so many: of two such classes, the faster one is
-taken."""
+"""The number of jobs that a class without any counts as having: of two such classes, the faster one
+is taken."""
 
 
 def fill(

@@ -1,9 +1,9 @@
-"""How long a request is expected to run by what it says of its size, as stateless formulas, and how
-long a queue of such requests takes.
+"""The expected time of a request by what it says of its size, as stateless formulas, and the time
+that a queue of such requests takes.
 
-A *feature* is a number of a request that its time grows with, such as its bytes. The time is
-expected to be a sum of features, each times its own factor, and a constant: `factors`. Nothing is
-learned here that makes a time shorter where a feature is larger.
+A *feature* is a number of a request with which its time grows, such as its bytes. The expected time
+is a constant plus, for each feature, the feature times its own factor: `factors`. No factor makes a
+time shorter where a feature is larger.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Features: TypeAlias = tuple[float, ...]
 FEATURES_MAX = 2
 
 LARGEST = 100.0
-"""A request is expected to take at most so many times the mean: one that says it is huge must not
-move what neighbors are told."""
+"""The largest expected time of a request, in means: a request that claims to be huge must not move
+what neighbors are told."""
 
 OUTLIER = 8.0
 """A time counts as at most so many times what was expected, as in `overflow.estimate`; and a
@@ -29,12 +29,12 @@ than a part of so many of what that would take, teaches nothing: a few in a hund
 little of what is believed of others."""
 
 RIDGE = 1e-9
-"""So much of itself is added to the weight of each feature: those that never differ, or always go
-together, have a solution then."""
+"""The share of itself that is added to the weight of each feature: features that never differ, or
+always go together, have a solution then."""
 
 
 def bounded(features: Features, means: Sequence[float]) -> Features:
-    """Returns the features as they count, by their means so far; 0 is a mean that is not known."""
+    """Returns the features as they count, by their means so far; a mean of 0 is not known."""
     return tuple(
         [
             min(one, OUTLIER * mean) if mean else one
@@ -59,10 +59,10 @@ def expected_s(factors: Sequence[float], features: Features) -> float:
 
 
 def factors(moments: Sequence[Sequence[float]], products: Sequence[float]) -> list[float]:
-    """Returns the factors, none below 0, that fit best: those of the least squares whose sums these
-    are, of 1 and the features with each other and with the time.
+    """Returns the factors, none below 0, that fit best. They are those of the least squares with
+    these sums: of 1 and the features with each other, and with the time.
 
-    Where a factor would be below 0 it is 0, and the others are found anew: the lowest first.
+    A factor that would be below 0 is 0, and the others are found anew: the lowest first.
     """
     used = [place for place in range(len(products)) if moments[place][place] > 0.0]
     while used:
@@ -100,15 +100,15 @@ def _solved(
     for a in range(count - 1, -1, -1):
         rest = sum(rows[a][b] * found[b] for b in range(a + 1, count))
         found[a] = (rows[a][count] - rest) / rows[a][a]
-    # The ridge may leave an error below 0 of what is nothing beside the others.
+    # The ridge may leave an error below 0 in what is nothing beside the others.
     nothing = 10.0 * RIDGE * max(map(abs, found))
     return [0.0 if abs(one) <= nothing else one * scales[a] for a, one in enumerate(found)]
 
 
 def level_s(work_s: float, rests_s: Sequence[float]) -> float:
-    """Returns when the first server is free for one more, where each server first does the rest of
-    what it runs, and what waits then, `work_s` in all, is poured into those that are free first: as
-    water that fills the lowest places. `rests_s` begin with the shortest."""
+    """Returns the time when the first server is free for one more. Each server first does the rest
+    of what it runs; then the waiting work, `work_s` in all, goes to those that are free first, as
+    water fills the lowest places. `rests_s` begins with the shortest rest."""
     level, count = rests_s[0], 1
     for rest_s in rests_s[1:]:
         room_s = count * (rest_s - level)
@@ -120,6 +120,6 @@ def level_s(work_s: float, rests_s: Sequence[float]) -> float:
 
 
 def room_s(until_s: float, rests_s: Sequence[float]) -> float:
-    """Returns how much work is done by then on servers that first do the rest of what they run:
-    what comes behind more than that waits longer."""
+    """Returns how much work is done by `until_s` on servers that first do the rest of what they
+    run. Work behind more than that waits longer."""
     return sum([until_s - rest_s for rest_s in rests_s if rest_s < until_s])

@@ -1,4 +1,5 @@
-"""What operators change: `/admin/...`. What a change means is the machine's and the links'."""
+"""The changes that operators make: `/admin/...`. The machine and the links know what a change
+means."""
 
 from __future__ import annotations
 
@@ -29,26 +30,27 @@ PoolId = Annotated[str, Field(max_length=100)]
 
 
 class PolicyBody(StrictBody):
-    """The policy to decide by from now on. `shadow` is the one to ask along; null: none. Left out:
-    as it is."""
+    """The policy to decide by from now on. `shadow` is the policy to ask along: null for none; if
+    it is left out, it stays as it is."""
 
     policy: PolicyName
     shadow: PolicyName | None = None
 
 
 SHOWN_MAX = 8
-"""Ids that a message names before it leaves the rest out."""
+"""The most ids that a message names before it leaves the rest out."""
 
 
 class TokensBody(StrictBody):
-    """The limits of classes and the servers to take out or back in; what is left out stays."""
+    """The limits of classes, and the servers to take out or back in. Those that are left out stay
+    as they are."""
 
     classes: dict[PoolId, Annotated[int, Field(ge=1, le=TOKENS_MAX)]] = Field({})
     servers: dict[PoolId, Literal["out", "in"]] = Field({})
 
 
 class LinkBody(StrictBody):
-    """What to change of the way to a neighbor; what is left out stays as it is."""
+    """The changes of the way to a neighbor. Values that are left out stay as they are."""
 
     delay_ms: Annotated[float, Field(ge=0.0, le=DELAY_MS_MAX)] | None = None
     loss: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
@@ -56,9 +58,8 @@ class LinkBody(StrictBody):
 
 
 def guard_of(site: WebSite) -> list[Any]:
-    """Returns the dependencies of whatever operates: whatever site an operator's browser has open
-    must not operate the nodes that it can reach.
-    """
+    """Returns the dependencies of all routes for operators: a site that an operator's browser has
+    open must not operate the nodes that the browser can reach."""
 
     def of_no_other_site(request: Request) -> None:
         reason = site.why_not_operate(request.headers)
@@ -69,7 +70,7 @@ def guard_of(site: WebSite) -> list[Any]:
 
 
 def add_admin_routes(app: FastAPI, shell: NodeShell, site: WebSite, *, testbed: bool) -> None:
-    """Add them; links can be spoiled only in a `testbed`."""
+    """Add the routes for operators; links can be spoiled only in a `testbed`."""
     guard = guard_of(site)
     _add_link_route(app, shell, guard, testbed=testbed)
     _add_tokens_route(app, shell, guard)
@@ -84,9 +85,9 @@ def add_admin_routes(app: FastAPI, shell: NodeShell, site: WebSite, *, testbed: 
         responses=problems("another_site"),
     )
     async def drain(request: Request) -> NodeState:
-        """Accept nothing more of neighbors, and once balancers had the time to hear of it
-        (`--lame-duck-s`) of clients: what waits and what they still send goes to neighbors that
-        accept, the rest of what waits is finished here."""
+        """Accept nothing more from neighbors and, once balancers had the time to notice
+        (`--lame-duck-s`), from clients. What waits and what clients still send goes to neighbors
+        that accept; the rest of what waits is finished here."""
         shell.feed(Drain(shell.leaving.lame_duck_s))
         await tell_others(shell, request)
         return state()
@@ -105,8 +106,8 @@ def add_admin_routes(app: FastAPI, shell: NodeShell, site: WebSite, *, testbed: 
         responses=problems("another_site", "invalid", "too_large"),
     )
     async def set_policy(request: Request) -> NodeState:
-        """Decide by another overflow policy from now on, or ask another one along (`shadow`); what
-        waits is not decided again."""
+        """Decide by another overflow policy from now on, or ask another one along (`shadow`).
+        Requests that wait are not decided again."""
         body = await read_json(request, PolicyBody)
         shadow = body.shadow if "shadow" in body.model_fields_set else shell.machine.shadow
         _check_policy("policy", body.policy)
@@ -131,8 +132,8 @@ def _add_tokens_route(app: FastAPI, shell: NodeShell, guard: list[Any]) -> None:
         responses=problems("servers_alike", "another_site", "invalid", "too_large"),
     )
     async def set_tokens(request: Request) -> TokensState:
-        """Change limits of tokens, take servers out and back in. What holds a token keeps it: those
-        that are too many retire when they are given back."""
+        """Change limits of tokens, take servers out and back in. Requests that hold a token keep
+        it; tokens beyond a limit retire when they are given back."""
         pool = unlike_servers(shell.machine.servers)
         if pool is None:
             told = f"the servers of cluster {shell.cluster.id} are alike: they have no tokens"
@@ -162,7 +163,7 @@ def _add_link_route(app: FastAPI, shell: NodeShell, guard: list[Any], *, testbed
         responses=problems("not_a_testbed", "another_site", "not_found", "invalid", "too_large"),
     )
     async def set_link(neighbor: str, request: Request) -> LinkState:
-        """Delay, lose or cut what leaves here for a neighbor (only with `--testbed`)."""
+        """Delay, lose or cut all that leaves here for a neighbor (only with `--testbed`)."""
         if not testbed:
             raise Problem("not_a_testbed", "links can be changed where nodes run with --testbed")
         y = shell.machine.neighbors.index.get(ClusterId(neighbor))

@@ -1,6 +1,5 @@
-"""What clients and neighbors are told at the end of a request: its result, why there is none, or
-that there is a bug.
-"""
+"""The answers that clients and neighbors get at the end of a request: its result, why there is
+none, or that there is a bug."""
 
 from __future__ import annotations
 
@@ -24,7 +23,8 @@ from spillover.model.request import Answer, Outcome, Refusal
 JSON_LINE = b"content-type: application/json\r\n"
 
 WORTH_BYTES = 16_384
-"""Less than that is copied into each write anyway."""
+"""The least size, in bytes, of an answer that is encoded once: a smaller one is copied into each
+write anyway."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -93,7 +93,7 @@ _FINAL = frozenset({Refusal.DRAINING, Refusal.TOO_LARGE, Refusal.UNKNOWN_TYPE})
 """The refusals after which it does not help to try again."""
 
 TYPES_MAX = 20
-"""A problem names at most so many of the types that are served."""
+"""The most served types that a problem names."""
 
 
 def answer_fields(request_id: str, answer: Answer) -> dict[str, object]:
@@ -123,13 +123,13 @@ def answer_body(request_id: str, answer: Answer) -> AnswerBody:
 
 
 def problem_of(request_id: str, settled: Answer | Refuse) -> Problem:
-    """Returns what a client is told where there is no result."""
+    """Returns the problem that a client gets where there is no result."""
     if isinstance(settled, Answer):
         detail = settled.problem or _DETAILS[settled.outcome]
         problem = Problem(
             _REASONS[settled.outcome], detail, id=request_id, retry_after_s=settled.retry_after_s
         )
-        # Where the deadline passed in the queue, nobody has seen it.
+        # If the deadline passed in the queue, no server has seen it.
         problem.surely_not_run = settled.outcome is Outcome.EXPIRED and settled.cause is Cause.QUEUE
         if settled.upstream_status is not None:
             problem.more["upstream_status"] = settled.upstream_status
@@ -152,13 +152,13 @@ def problem_of(request_id: str, settled: Answer | Refuse) -> Problem:
 
 
 def status_of(settled: Answer | Refuse) -> tuple[int, str]:
-    """Returns the status that a client is told where there is no result, and the reason."""
+    """Returns the status that a client gets where there is no result, and the reason."""
     problem = problem_of("", settled)
     return problem.status, problem.reason
 
 
 def with_lines(problem: Problem, lines: bytes) -> Problem:
-    """Returns the problem, told with these lines of a header."""
+    """Returns the problem, with these lines of a header."""
     for line in lines.splitlines():
         header, _, value = line.partition(b": ")
         problem.headers.append((header, value))
@@ -174,14 +174,14 @@ def rate_limited(name: str, excess: Excess) -> Problem:
 
 
 def no_results(name: str) -> Problem:
-    """Returns why a node that drains takes no request whose result is to be fetched later: it may
-    have ended by then."""
+    """Returns why a node that drains takes no request whose result is to be fetched later: the node
+    may have ended by then."""
     return Problem("draining", "the cluster is draining", name or None, retry_after_s=1.0)
 
 
 def node_ended(name: str, *, has_not_run: bool) -> Problem:
-    """Returns the problem for whoever still waits when the node ends. A neighbor may decide a keyed
-    request again, and any that has surely not run: it takes this for a refusal."""
+    """Returns the problem for callers that still wait when the node ends. A neighbor may decide a
+    keyed request again, and any that surely has not run: it takes this for a refusal."""
     if has_not_run:
         detail = "the node ended before the request was begun: it has not run"
         return Problem("draining", detail, id=name)
@@ -190,8 +190,8 @@ def node_ended(name: str, *, has_not_run: bool) -> Problem:
 
 
 def answer_internal_error(shell: NodeShell, exchange: Exchange, request_id: str | None) -> None:
-    """Answers with a bug, and logs it with the story of the request if that is known. Call it where
-    the exception is handled."""
+    """Answers with a bug, and logs it with the story of the request if that is known. It has to be
+    called where the exception is handled."""
     story = [] if request_id is None else shell.machine.decider.log.tell(request_id)
     _log.exception(
         Message(

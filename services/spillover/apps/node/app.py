@@ -59,10 +59,11 @@ def create_app(
     access: Access | None = None,
     config_from_peers: bool = True,
 ) -> HotPaths:
-    """Returns the whole service of a node: hot paths in front, FastAPI behind. In a `testbed`
-    operators may spoil its links. Pages of `allowed_origins` may make requests; see `sites`. With
-    a `store` that has to take a configuration first; unless `config_from_peers`, one that others
-    go by is not taken from them. With `access` it is for who has API tokens.
+    """Returns the whole service of a node: hot paths in front, FastAPI behind.
+
+    In a `testbed` operators may spoil its links. Pages of `allowed_origins` may make requests; see
+    `sites`. A `store` has to take a configuration first; unless `config_from_peers`, one that
+    others go by is not taken from them. With `access`, only holders of API tokens are served.
     """
     sessions = SessionPaths(shell, access)
     federation = Federation(shell)
@@ -107,8 +108,9 @@ def _add_state_routes(app: FastAPI, shell: NodeShell) -> None:
 
     @app.get("/readyz", responses=problems("draining", "no_servers"))
     async def readyz() -> dict[str, str]:
-        """200 while new requests are accepted. Also where the work run here fails: neighbors do it
-        then, and what fails everywhere must not take a whole federation out."""
+        """Returns 200 while new requests are accepted. That holds even where the work run here
+        fails: neighbors do it then, and what fails everywhere must not take a whole federation
+        out."""
         problem = why_not_ready(shell)
         if problem is not None:
             raise problem

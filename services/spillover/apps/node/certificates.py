@@ -1,6 +1,5 @@
-"""What a node with certificates does besides: which door asks for them, and what ends when one
-holds no more. What is right about them is judged in `live.tls`.
-"""
+"""The further duties of a node with certificates: which door asks for them, and what ends when one
+is no longer valid. `live.tls` judges certificates."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def is_secure(topology: Topology, cluster: Cluster, *, apart: bool) -> list[bool]:
-    """Returns whether each door of a cluster is encrypted; if they are `apart` clients' first, then
-    that of neighbors."""
+    """Returns whether each door of a cluster is encrypted. If the doors are `apart`, that of
+    clients comes first, then that of neighbors."""
     of_clients = (cluster.url or "").startswith("https:")
     return [of_clients, topology.is_secure] if apart else [topology.is_secure]
 
@@ -31,8 +30,8 @@ def is_secure(topology: Topology, cluster: Cluster, *, apart: bool) -> list[bool
 def door_contexts(
     topology: Topology, cluster: Cluster, credentials: Credentials | None, *, apart: bool
 ) -> list[Front | None]:
-    """Returns how to listen at each door; None where nothing is encrypted. At one of their own
-    neighbors must have a certificate, and clients are not asked for one at theirs."""
+    """Returns how to listen at each door; None where nothing is encrypted. Neighbors must have a
+    certificate at a door of their own; clients are not asked for one at theirs."""
     callers = [ssl.CERT_NONE, ssl.CERT_REQUIRED] if apart else [ssl.CERT_OPTIONAL]
     secure = is_secure(topology, cluster, apart=apart)
     return [
@@ -42,7 +41,7 @@ def door_contexts(
 
 
 def proxy_context(cluster: Cluster, credentials: Credentials | None) -> Front | None:
-    """Returns how to listen for the clients of a service: as its `proxy_url` says."""
+    """Returns how to listen for the clients of a service, as its `proxy_url` says."""
     if credentials is None or not (cluster.proxy_url or "").startswith("https:"):
         return None
     return credentials.front(ssl.CERT_NONE)
@@ -66,7 +65,7 @@ def watching(
 
 
 def _forget(shell: NodeShell, connection: HttpConnection) -> None:
-    """Has a connection forget whose it is: whoever is at its other end is no neighbor any more."""
+    """Has a connection forget its peer: the other end is no neighbor any more."""
     peer, connection.peer = connection.peer, None
     if peer is not None:
         shell.neighborhood.streams.end(peer.neighbor)

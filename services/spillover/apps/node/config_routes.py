@@ -1,5 +1,5 @@
-"""`/admin/config`: what the federation goes by, told and changed while it runs; and what other
-nodes are told of it."""
+"""The routes `/admin/config`, by which the federation's configuration is shown and changed while it
+runs, and the route by which other nodes get it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from spillover.model.ranges import VERSION_MAX
 from spillover.model.topology import Topology
 
 BODY_LIMIT_BYTES = 2 * 1024 * 1024
-"""A file of 1 MiB, as text in JSON."""
+"""The longest body in bytes: a file of 1 MiB, as text in JSON."""
 
 SOURCE = "body"
 
@@ -46,8 +46,8 @@ class ConfigBody(StrictBody):
     @field_validator("topology", mode="before")
     @classmethod
     def _is_one_of_both(cls, given: object) -> object:
-        """Refuses what is neither a text nor fields: errors would else name the branch of the
-        union, which no caller knows."""
+        """Refuses a value that is neither a text nor fields. Errors would otherwise name the branch
+        of the union, which no caller knows."""
         if not isinstance(given, str | dict):
             expected = "expected a topology, as the text of a file or as an object"
             raise PydanticCustomError("topology_type", expected)
@@ -55,15 +55,16 @@ class ConfigBody(StrictBody):
 
 
 class LostConfiguration(BaseModel):
-    """What was taken here and lost against another one; its text for another try."""
+    """A configuration that was taken here and lost against another one, with its text for another
+    try."""
 
     version: int
     topology: str
 
 
 class ConfigState(BaseModel):
-    """What the node goes by: a topology as files have it. `by` is the cluster whose node took it,
-    null where it is that of the node's own file."""
+    """The configuration that the node goes by: a topology as files have it. `by` is the cluster
+    whose node took it; null where it is that of the node's own file."""
 
     version: int
     by: str | None
@@ -73,13 +74,14 @@ class ConfigState(BaseModel):
 
 
 class TakenConfiguration(ConfigState):
-    """What the node goes by now, and in lines for people what is seldom meant of the change."""
+    """The configuration that the node goes by now, and lines for people on changes that are seldom
+    meant."""
 
     unusual: list[str] = []
 
 
 class PastConfiguration(BaseModel):
-    """What the node has gone by since `at`, as files have it."""
+    """The configuration that the node has gone by since `at`, as files have it."""
 
     version: int
     by: str | None
@@ -88,7 +90,7 @@ class PastConfiguration(BaseModel):
 
 
 class ConfigHistory(BaseModel):
-    """The newest is the first, and what counts now."""
+    """The last configurations; the newest is the first, and counts now."""
 
     configurations: list[PastConfiguration]
 
@@ -97,8 +99,8 @@ StampParts = Annotated[list[int | str], Field(min_length=3, max_length=3)]
 
 
 class PeerConfiguration(BaseModel):
-    """What a node goes by, as others are told: `stamp` and those that it is built on, each
-    [version, cluster, epoch], and the fields of the topology in JSON, as a text: nodes that read
+    """The configuration that a node goes by, as other nodes get it. `stamp` and the stamps that it
+    is built on are each [version, cluster, epoch]. The topology is a text in JSON: nodes that read
     it as YAML, as a file, find the same."""
 
     stamp: StampParts
@@ -116,16 +118,17 @@ def add_config_routes(
     federation: Federation,
     guard: list[Any],
 ) -> None:
-    """Add them."""
+    """Add the routes of the configuration."""
 
     @app.get("/admin/config", dependencies=guard, responses=problems("another_site"))
     async def config() -> ConfigState:
-        """Returns what this node goes by, to be changed and put back."""
+        """Returns the configuration that this node goes by, to be changed and put back."""
         return await _state(configuration)
 
     @app.get("/admin/config/history", dependencies=guard, responses=problems("another_site"))
     async def history() -> ConfigHistory:
-        """Returns what this node has gone by since it started, at most the last ten."""
+        """Returns the configurations that this node has gone by since it started, at most the last
+        ten."""
         return await _history(configuration)
 
     @app.put(
@@ -137,8 +140,8 @@ def add_config_routes(
         ),
     )
     async def set_config(request: Request) -> TakenConfiguration:
-        """Have all nodes go by another topology, without a restart. What cannot change while nodes
-        run is refused by its name, and nothing changes then."""
+        """Have all nodes go by another topology, without a restart. A value that cannot change
+        while nodes run is refused by its name, and nothing changes then."""
         if shell.shares_address:
             raise Problem("invalid", FIXED)
         body = await read_json(request, ConfigBody, BODY_LIMIT_BYTES)
@@ -180,7 +183,7 @@ def _add_route_of_peers(app: FastAPI, shell: NodeShell, configuration: NodeConfi
 
 
 def _read(body: ConfigBody, before: Topology) -> tuple[Topology, list[str]]:
-    """Returns the topology of a body, and lines on what is seldom meant of the change. Raises
+    """Returns the topology of a body, and lines on changes that are seldom meant. Raises
     InputError."""
     if isinstance(body.topology, str):
         topology = read_topology(body.topology, SOURCE, before.name)

@@ -1,6 +1,6 @@
-"""Where a node and its federation's configuration meet: what is heard of neighbors goes to the
-configuration, and what comes of a change to the node. Neither of the two knows of the other.
-"""
+"""The place where a node and its federation's configuration meet. News of neighbors goes to the
+configuration, and the consequences of a change go to the node. Neither of the two knows of the
+other."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from spillover.model.ids import ClusterId
 from spillover.model.topology import Topology
 
 ASK_WITHIN_S = 2.0
-"""The time within which one question has to be answered. There is one at a time."""
+"""The time, in seconds, within which a question has to be answered. There is one at a time."""
 
 HISTORY_MAX = 10
-"""Configurations that a node can be taken back to."""
+"""The most configurations to which a node can be taken back."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -40,8 +40,8 @@ _log.addFilter(OncePerPeriod())
 
 class NodeConfiguration:
     """The configuration that one node goes by. `on_change` is called with it, now and at each
-    change. Where it is not taken `from_peers`, only the operators of this node change it, and its
-    store."""
+    change. Unless it is taken `from_peers`, only the operators of this node, and its store, change
+    it."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class NodeConfiguration:
             steps.TellNeighbors: self._tell_neighbors,
         }
         self.beside = self._shell.reading.beside
-        """Runs what takes long for a large federation, beside the loop."""
+        """The callable that runs, beside the loop, what takes long for a large federation."""
         shell.neighborhood.configured.go_by(configuration.stamp)
         shell.neighborhood.configured.on_higher = self._heard if from_peers else self._heard_or_left
         shell.metrics.registry.register(self._shell.metrics)
@@ -99,17 +99,17 @@ class NodeConfiguration:
 
     @property
     def current(self) -> Configuration:
-        """Returns what the node goes by."""
+        """Returns the configuration that the node goes by."""
         return self.machine.current
 
     @property
     def superseded(self) -> Configuration | None:
-        """Returns what was taken here and lost."""
+        """Returns the configuration that was taken here and lost; None if none was."""
         return self.machine.superseded
 
     async def propose(self, if_version: int, topology: Topology) -> Stamp:
         """Have this be the configuration in place of the one of this version. Raises NotTaken, and
-        InputError where it is too large."""
+        InputError if it is too large."""
         before = self.current.topology
 
         def as_told() -> tuple[Topology, str]:
@@ -122,8 +122,7 @@ class NodeConfiguration:
         return stamp
 
     def told_to(self, connection: IncomingConnection, hello: bytes | None) -> bytes:
-        """Returns the configuration for another node, which says this of itself. Raises
-        TurnedAway."""
+        """Returns the configuration for another node, which says `hello`. Raises TurnedAway."""
         node = self._node
         cluster = node.neighborhood.peers.member(connection, hello)
         if self._is_cut(cluster):
@@ -136,7 +135,7 @@ class NodeConfiguration:
     def _heard_or_left(self, name: str, stamp: Stamp) -> None:
         """Take the newer configuration of another node of the own cluster. Leave a neighbor's
         alone, and warn of it once: the neighbor may have been broken into, and operators of this
-        site have the say."""
+        site decide."""
         cluster, _, is_sibling = name.partition("/")
         if is_sibling:
             self._heard(name, stamp)
@@ -153,7 +152,7 @@ class NodeConfiguration:
     # --- what the configuration asks for --------------------------------------------------------
 
     async def _ask(self, name: str) -> bytes:
-        """Returns the configuration of a cluster, encoded, which need be no neighbor. `name` is a
+        """Returns the encoded configuration of a cluster, which need be no neighbor. `name` is a
         cluster, or a node of this one by its number behind a slash."""
         cluster, _, number = name.partition("/")
         url = self._url_of(cluster, int(number or 0))
@@ -172,8 +171,9 @@ class NodeConfiguration:
         return response.body
 
     def _url_of(self, cluster: str, number: int) -> str | None:
-        """Returns the url for a cluster's neighbors, of the node with this number or else of any:
-        as this node's own topology has it, else as the configuration does; None if neither does."""
+        """Returns the url for neighbors of the node with this number, or else of any node of the
+        cluster: by this node's own topology, or else by the configuration; None if neither has
+        one."""
         self._asked += 1
         for topology in (self._node.topology, self.current.topology):
             if cluster in topology.cluster_ids:
@@ -190,8 +190,8 @@ class NodeConfiguration:
         return self._node.machine.neighbors.index.get(cluster)
 
     def _show_superseded(self) -> None:
-        """Tells whether a configuration that was taken here has lost against another one. That is
-        over once others have built on what they made of it."""
+        """Shows whether a configuration that was taken here has lost against another one. That is
+        over once others have built on the one that won."""
         lost = self.superseded
         self._node.neighborhood.configured.superseded = None if lost is None else lost.stamp
 

@@ -1,6 +1,8 @@
-"""What a node's console shows: the federation, the newest decisions taken here, drain and resume.
+"""The content of a node's console: the federation, the newest decisions taken here, drain and
+resume.
 
-Only what the page draws, since it is sent several times a second. Nothing is known here of how.
+It is only what the page draws, since it is sent several times a second. How the page draws it is
+not known here.
 """
 
 from __future__ import annotations
@@ -30,10 +32,11 @@ NOT_DONE_MAX = 4
 """The most types that a server does not do that are shown."""
 
 CONFIGURATION_SHOWN = {"version", "by", "superseded", "removed"}
-"""Other versions of a node may say more of theirs."""
+"""The fields of a configuration that are shown: other versions of a node may tell more."""
 
 NOT_SHOWN = ""
-"""Stands in place of the names of tenants' requests: all who may look at the page see the same."""
+"""The text in place of the names of tenants' requests: all who may look at the page see the
+same."""
 
 DECISIONS_MAX = 30
 """The most decisions in one update. Beyond 150 a second the page misses some."""
@@ -77,8 +80,7 @@ async def _update(shell: NodeShell, federation: Federation) -> bytes:
 
 def cluster_view(name: str, state: NodeState | Unreachable) -> dict[str, Any]:
     """Returns what the page draws of one cluster. The names are those of `/state`; counts are of
-    all time, for the page to take differences.
-    """
+    all time, so that the page can take differences."""
     if isinstance(state, Unreachable):
         return {"id": name, "unreachable": True, "last_seen_s": state.last_seen_s}
     return {

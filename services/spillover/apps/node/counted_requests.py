@@ -17,12 +17,12 @@ class CountedRequests:
     def __init__(self, counts: HttpByRoute) -> None:
         self._counts = counts
         self.posts = counts["POST", REQUESTS]
-        """The counts of `POST /requests`. Whoever gives results counts here: to call would cost
-        more."""
+        """The counts of `POST /requests`. Code that gives results counts here itself: a call would
+        cost more."""
 
     def refuse(self, exchange: Exchange, problem: Problem, *, was_accepted: bool = False) -> None:
-        """Answer with a problem. The log has a line already of what `was_accepted`."""
-        # What a sibling has asked and is not known here has its end there.
+        """Answer with a problem. The log already has a line of a request that `was_accepted`."""
+        # A request that a sibling has asked for and that is not known here ends at the sibling.
         is_elsewhere = exchange.asked_as and problem.reason == "unknown_request"
         if exchange.path == REQUESTS and not is_elsewhere:
             place = 0 if exchange.disconnected else problem.status // 100

@@ -1,6 +1,5 @@
-"""What a balancer is told that asks at the door of a service whether to send requests. All else
-that comes to that door is for the service.
-"""
+"""The answer to a balancer that asks, at the door of a service, whether to send requests. All other
+requests at that door are for the service."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ _ALLOW = b"allow: GET, HEAD, OPTIONS\r\n"
 
 
 class Checked(Exception):
-    """A request is a balancer's question."""
+    """The request is a balancer's question."""
 
 
 def tell_ready(line: ClientLine, shell: NodeShell) -> None:

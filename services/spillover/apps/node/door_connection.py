@@ -1,6 +1,5 @@
 """A client of the service behind a door: its requests are passed on, one after another.
-Where they go is in `proxy_door`, how they are read in `live.http1.server_connection`.
-"""
+`proxy_door` knows where they go, and `live.http1.server_connection` how they are read."""
 
 from __future__ import annotations
 
@@ -47,15 +46,15 @@ from spillover.model.request import Refusal
 from spillover.model.signals.gateway import OTHER
 
 LAST_WORDS_S = 0.1
-"""The pause between the last words of an answer that breaks off and the reset, which could overtake
-them."""
+"""The pause, in seconds, between the last words of an answer that breaks off and the reset, which
+could overtake them."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
 class Asked(NamedTuple):
-    """What a client asks for, and whose request that is."""
+    """The request of a client, and its tenant."""
 
     head: RequestHead
     tenant: str
@@ -64,7 +63,7 @@ class Asked(NamedTuple):
 
 
 class Door(Owner, Protocol):
-    """What a connection needs of the listener."""
+    """The listener, as a connection needs it."""
 
     shell: NodeShell
     pseudonym: str
@@ -78,21 +77,21 @@ class Door(Owner, Protocol):
         """Returns what headers say of requests that come from an address by a scheme."""
 
     def watch(self, connection: DoorConnection) -> None:
-        """Have a connection looked at each second, and told when something is too late."""
+        """Look at a connection each second, and tell it when it is too late."""
 
     def let_go(self, connection: DoorConnection) -> None:
-        """A connection has ended."""
+        """Forget a connection that has ended."""
 
     def tenant_of(self, head: RequestHead, address: str) -> str:
-        """Returns whose request it is. Raises Problem where it is nobody's who is let in."""
+        """Returns the tenant of a request. Raises Problem if it belongs to nobody who is let in."""
 
     def page_of(self, head: RequestHead) -> Page | None:
-        """Returns the page of a browser that asks; None where none says that it does."""
+        """Returns the page of a browser that asks; None if none says that it does."""
 
     def pass_on(
         self, answer: PassedAnswer, asked: Asked, way: Ingress, body: bytes, received_s: float
     ) -> None:
-        """A request has come whole. Raises Problem where it is not taken."""
+        """Pass on a request that has come whole. Raises Problem if it is not taken."""
 
 
 class DoorConnection(ServerConnection):
@@ -122,8 +121,8 @@ class DoorConnection(ServerConnection):
         self._answer: PassedAnswer | None = None
         """The answer to the request that is under way."""
         self._between: BetweenChunks | None = None
-        """Finds out whether a client that has closed its half is still there while a body in chunks
-        is under way."""
+        """The watch that finds out whether a client that has closed its half is still there while a
+        body in chunks is under way."""
 
     # --- what the loop tells ------------------------------------------------------------------
 
@@ -161,7 +160,7 @@ class DoorConnection(ServerConnection):
         super().data_received(data)
 
     def waits_half_closed(self) -> bool:
-        """Returns True. Who has gone for good is found out by beginning the answer."""
+        """Returns True: whether a client has gone for good is found out by beginning the answer."""
         answer = self._answer
         if answer is not None:
             answer.flush()
@@ -185,15 +184,15 @@ class DoorConnection(ServerConnection):
             answer.flow.resume()
 
     def be_the_last(self) -> None:
-        """Have the answer under way be the last one here. One that has begun says so by its end
-        alone."""
+        """Have the answer under way be the last one here. One that has begun says so only by its
+        end."""
         if self._answer is not None and not self.half_closed:
             self._answer.be_the_last()
 
     # --- reading ------------------------------------------------------------------------------
 
     def begin(self, head: RequestHead) -> None:
-        """See `ServerConnection.begin`. Raises Problem where its request is not taken, and
+        """Begin a request, as `ServerConnection` says. Raises Problem if it is not taken, and
         Checked."""
         self._head, door = head, self._door
         if len(head.fields) > FIELDS_MAX - ADDED_MAX:
@@ -213,11 +212,11 @@ class DoorConnection(ServerConnection):
         self._pass_on(self._door.requests.learn_from(data, head) if data else None, head, body)
 
     def take(self, piece: bytes, *, is_last: bool) -> None:
-        """See `ServerConnection.take`. Raises Problem where there is no room for it."""
+        """Take a piece, as `ServerConnection` says. Raises Problem if there is no room for it."""
         head, door = self._head, self._door
-        assert head is not None  # noqa: S101 - it comes before
+        assert head is not None  # noqa: S101 - the head comes before
         if is_last and not self._parts and len(piece) == head.size_bytes:
-            self._pass_on(None, head, piece)  # at once, as it mostly comes
+            self._pass_on(None, head, piece)  # at once, as is usual
             return
         if piece:
             self._parts.append(piece)
@@ -240,8 +239,8 @@ class DoorConnection(ServerConnection):
             self.write_later(CONTINUE)
 
     def _check_room(self, more_bytes: int) -> None:
-        """Raise Problem where the cluster has no room for so much more of a body: it is not read
-        then."""
+        """Raise Problem if the cluster has no room for so much more of a body, which is then not
+        read."""
         if not self._door.shell.room.moving.has_room(more_bytes):
             self._door.shell.metrics.home_refused(Refusal.MEMORY_FULL)
             raise Problem("queue_full", NO_ROOM, retry_after_s=NO_ROOM_S)
@@ -252,7 +251,7 @@ class DoorConnection(ServerConnection):
             self._parts, self._size_bytes = [], 0
 
     def _pass_on(self, known: KnownRequest | None, head: RequestHead, body: bytes) -> None:
-        """A request has come whole."""
+        """Pass on a request that has come whole."""
         door = self._door
         self.is_busy, self.due_s = True, math.inf
         answer = self._answer = PassedAnswer(door.shell, self, head, door.answers)
@@ -268,7 +267,7 @@ class DoorConnection(ServerConnection):
         self._head = None
 
     def refuse(self, error: Exception) -> None:
-        """See `ServerConnection.refuse`: it is answered behind what was answered before."""
+        """Refuse, as `ServerConnection` says, behind the answers that came before."""
         door = self._door
         door.shell.writes.flush()
         self._forget_body()
@@ -307,7 +306,7 @@ class DoorConnection(ServerConnection):
         super().answered(keep_alive=keep_alive)
 
     def reset(self, last_words: bytes = b"") -> None:
-        """Break off (`ClientLine.reset`), after an attempt to bring these words over."""
+        """Break off (`ClientLine.reset`), after an attempt to deliver these words."""
         if self.is_gone:
             return
         if last_words:
@@ -317,8 +316,8 @@ class DoorConnection(ServerConnection):
             self._reset()
 
     def _reset(self) -> None:
-        """Reset the connection. If it was just closed, whoever reads up to its end would take what
-        came for a whole answer."""
+        """Reset the connection. If it were just closed, a client that reads up to the end would
+        take what came for a whole answer."""
         opened = self.transport.get_extra_info("socket")
         if opened is not None and not self.is_gone:
             with contextlib.suppress(OSError):  # uvloop's takes a file descriptor for a moment

@@ -1,9 +1,9 @@
-"""Pages of other origins at the door of a service, in browsers (CORS): which of them may read what
-a node says by itself, and what it answers to a preflight that the service cannot be asked.
+"""The pages of other origins at the door of a service, in browsers (CORS): which of them may read
+what a node says by itself, and what it answers to a preflight that the service cannot be asked.
 
-The service decides: who was let read its last answers may read our errors. Besides there are the
-origins that operators have named (`--allow-origin`), before the service has answered anything.
-What the service itself answers is never changed.
+The service decides: a page that may read its last answers may read our errors. Besides there are
+the origins that operators have named (`--allow-origin`), before the service has answered anything.
+The service's own answers are never changed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from spillover.live.http1.heads import RequestHead, values
 from spillover.model.passed import Fields, PassedHead
 
 KEPT_MAX = 256
-"""Origins, and preflights, that are remembered: the longest unused is forgotten."""
+"""The most origins, and preflights, that are remembered: the longest unused is forgotten."""
 
 KEPT_BYTES_MAX = 4096
-"""The longest preflight, with its answer, that is remembered."""
+"""The largest preflight, with its answer, that is remembered, in bytes."""
 
 _ALLOW_ORIGIN = b"access-control-allow-origin"
 _CREDENTIALS = b"access-control-allow-credentials"
@@ -36,7 +36,7 @@ _Key: TypeAlias = tuple[bytes, ...]
 
 
 class _Lately:
-    """Fields of the last answers, by what these were answers to."""
+    """The fields of the last answers, by the questions."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[_Key, Fields] = OrderedDict()
@@ -77,7 +77,7 @@ class Origins:
         self._lines.keep((told[0],), _allowing(told[0], with_credentials))
 
     def lines(self, page: Page) -> Fields:
-        """Returns what lets that page read an error of ours; nothing where it may not."""
+        """Returns the fields that let that page read an error of ours; none if it may not."""
         for origin in (page.origin, _ANY):
             if (known := self._lines.find((origin,))) is not None:
                 return known
@@ -86,9 +86,9 @@ class Origins:
         return _allowing(_ANY, with_credentials=False) if _ANY in self._allowed else ()
 
     def preflight(self, page: Page) -> Fields | None:
-        """Returns what the service has answered to this preflight before, or what operators allow;
-        None where nothing is known. What they allow is without cookies: the service may not expect
-        any from pages that it was not asked about."""
+        """Returns the service's earlier answer to this preflight, or what operators allow; None if
+        nothing is known. What they allow is without cookies: the service may not expect any from
+        pages that it was not asked about."""
         known = self._preflights.find(page.preflight)
         if known is not None:
             return known
@@ -117,7 +117,7 @@ class Page:
 
     @property
     def is_preflight(self) -> bool:
-        """Returns whether a browser asks before it sends what no form could."""
+        """Returns whether a browser asks before it sends a request that no form could make."""
         return bool(self.preflight)
 
     def answered(self, head: PassedHead) -> None:
@@ -125,12 +125,12 @@ class Page:
         self._origins.learn(self, head)
 
     def may_read(self) -> Fields:
-        """Returns what lets the page read an error of ours."""
+        """Returns the fields that let the page read an error of ours."""
         return self._origins.lines(self)
 
     def allowed_before(self) -> Fields | None:
-        """Returns what to answer if this is a preflight that the service cannot be asked; None of
-        others, and where that is not known."""
+        """Returns the answer to a preflight that the service cannot be asked; None if the request
+        is no preflight, or no answer is known."""
         return self._origins.preflight(self) if self.is_preflight else None
 
 

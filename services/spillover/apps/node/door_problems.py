@@ -1,6 +1,5 @@
-"""Errors of ours at the door of a service: what tells them from the service's own, and how they are
-written. Which one is given when is known to `door_connection` and `passed_answers`.
-"""
+"""Errors of ours at the door of a service: how they differ from the service's own, and how they are
+written. `door_connection` and `passed_answers` know which one is given when."""
 
 from __future__ import annotations
 
@@ -63,8 +62,9 @@ class ClientLine(Protocol):
 
 
 def proxy_status(problem: Problem) -> bytes:
-    """Returns the header by which errors of ours are told from those of the service, and which says
-    whether to send the same again runs the work again, where the reason leaves that open."""
+    """Returns the header that marks errors of ours, unlike those of the service. Where the reason
+    leaves it open, the header also says whether the same request, sent again, would run the work
+    again."""
     error = _PROXY_ERRORS.get(problem.reason, "http_request_error").encode()
     details = b""
     if problem.reason in MAY_HAVE_RUN:
@@ -109,7 +109,7 @@ def _write(
     is_old: bool,
 ) -> None:
     """Write an answer, unless its head would be read as other lines than these: some of them are
-    what a service, or a neighbor, once said."""
+    the words of a service, or of a neighbor."""
     try:
         told = STATUS_LINE[status], named_lines(fields), size_bytes
     except ValueError:

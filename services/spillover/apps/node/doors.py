@@ -1,8 +1,8 @@
 """The doors of a node, and who may go through: the one table of paths, verbs and roles.
 
-It counts where a node has API tokens; else all doors are open, as far as this is concerned. What is
-not in the table is not let through: a new route without an entry fails a test, and does nothing.
-How it is gone by is in `apps.http.doors`, who neighbors are is told by their certificates.
+It counts where a node has API tokens; elsewhere this table closes no door. A path that is not in it
+is not let through: a new route without an entry fails a test, and does nothing. `apps.http.doors`
+goes by the table, and certificates say who is a neighbor.
 """
 
 from __future__ import annotations

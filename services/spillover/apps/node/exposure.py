@@ -1,6 +1,6 @@
-"""Which paths are answered at which socket: the public one, and the one for neighbors alone.
+"""The paths that are answered at each socket: the public one, and the one for neighbors alone.
 
-Thin ASGI apps around the node's own. What is behind a path is not known here.
+They are thin ASGI apps around the node's own. What is behind a path is not known here.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class PublicOnly:
 
 
 class PeersOnly:
-    """The app at a socket for neighbors, who get /peer/ and /healthz alone, and for other nodes of
-    the cluster unless those have a socket of their own (`has_siblings`)."""
+    """The app at a socket for neighbors, which get only /peer/ and /healthz. It also serves other
+    nodes of the cluster, unless those have a socket of their own (`has_siblings`)."""
 
     def __init__(self, app: EdgedApp, *, has_siblings: bool = True) -> None:
         self._app = app
@@ -61,7 +61,7 @@ class PeersOnly:
 
 class CertifiedPeers:
     """The app in front of /peer/ that lets in nodes which have proved to be the cluster that they
-    say they are. Which of them is a neighbor is looked at where that matters."""
+    claim. Which of them is a neighbor is checked where that matters."""
 
     def __init__(self, app: EdgedApp, peers: Peers) -> None:
         self._app = app
@@ -76,7 +76,7 @@ class CertifiedPeers:
             except TurnedAway as error:
                 headers = self._peers.who_this_is()
                 if exchange.connection.certificate is None:
-                    headers.append(CLOSE)  # on a new one there may be one that holds
+                    headers.append(CLOSE)  # a new connection may have a valid one
                 exchange.refuse(Problem("not_a_neighbor", str(error), headers=headers))
                 return
         await self._app(scope, receive, send)

@@ -1,8 +1,8 @@
 """`GET /federation`: the states of all clusters that can be reached along the links, by an echo
 wave. No node need reach others than its neighbors, and none has more to say than the rest.
 
-A node that is asked asks its own neighbors, with less time than it has itself, and answers with
-all that came together. Whoever has been asked before answers at once with nothing, so that every
+A node that is asked asks its own neighbors, with less time than it has itself, and answers with all
+that came together. A node that has been asked before answers at once with nothing, so that every
 cluster is in one answer only, and a way around a dead or slow node is found if there is one.
 """
 
@@ -40,12 +40,12 @@ LIMIT_S = 1.0
 """The longest time that the whole wave takes, from the first question to the last answer."""
 
 MARGIN_SHARE, MARGIN_S_MIN = 0.1, 0.02
-"""A node keeps this share of its time, but not less than that, so that its own answer is back
-before the one who asked it gives up. Half of it is for the way, half for the work."""
+"""The share of its time that a node keeps, and the least of it in seconds, so that its own answer
+is back before the caller gives up. Half of it is for the way, half for the work."""
 
 SILENT_S = 0.25
-"""The time for a neighbor that has been silent for a second: it is most likely dead or frozen, and
-would use up the time of all who wait."""
+"""The time, in seconds, for a neighbor that has been silent for a second: it is most likely dead or
+frozen, and would use up the time of all who wait."""
 
 CLUSTERS_MAX = 1000
 QUERY_LIMIT_BYTES = 128 * 1024
@@ -55,15 +55,15 @@ QUERIES_MAX = 1024
 itself alone."""
 REMEMBERED_S = 2 * LIMIT_S
 WAVES_MAX = 8
-"""The most waves that are begun here and under way. Whoever asks beyond that shares the newest."""
+"""The most waves under way that began here. A caller beyond that shares the newest."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
 class FederationQuery(BaseModel):
-    """A question about the federation on its way; `visited` is the path that it came, `sender` who
-    sends it on, which version 1 says nowhere else."""
+    """A question about the federation on its way. `visited` is the path that it came; `sender` is
+    the node that sends it on, which version 1 names nowhere else."""
 
     model_config = ConfigDict(strict=True)
 
@@ -90,7 +90,7 @@ class Federation:
         self._waves: OrderedDict[str, asyncio.Task[FederationState]] = OrderedDict()
 
     async def show(self) -> FederationState:
-        """Returns the federation as a client is shown it, within LIMIT_S."""
+        """Returns the federation as a client sees it, within LIMIT_S."""
         if len(self._waves) >= WAVES_MAX:
             wave = next(reversed(self._waves.values()))
         else:
@@ -228,7 +228,7 @@ class Federation:
 
 
 def _flow(cluster: str, neighbor: NeighborState) -> FederationFlow:
-    """Returns the flow to a neighbor of an older node, which tells only how many there were: these
+    """Returns the flow to a neighbor. An older node tells only how many requests there were: these
     count as pushed."""
     ends = {end: neighbor.came_back.get(end, 0) for end in FORWARD_ENDS}
     pushed = max(0, neighbor.forwards - neighbor.pulls)

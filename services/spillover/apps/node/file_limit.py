@@ -1,8 +1,8 @@
-"""How many files and connections the process may have open (`ulimit -n`): raised as far as it goes,
-and told only where it can bite.
+"""The number of files and connections that the process may have open (`ulimit -n`): it is raised as
+far as it goes, and logged only where it can bite.
 
-The rule: at the start it is told if fewer than FILES_MIN are allowed, of those that the queue could
-ever need; later if NEAR_SHARE of what is allowed is in use, and again only after it has fallen
+The rule: at the start it is logged if fewer than FILES_MIN are allowed, and the queue could ever
+need more; later if NEAR_SHARE of what is allowed is in use, and again only after it has fallen
 below CLEAR_SHARE.
 """
 
@@ -18,11 +18,12 @@ from spillover.live.engine.timers import Timers
 from spillover.live.process.logs import Message
 
 FILES_SPARE = 1024
-"""The files for all else than requests: streams of reports, warm connections, those that close."""
+"""The number of files for all else than requests: streams of reports, warm connections, those that
+close."""
 
 FILES_MIN = 4096
-"""So many files let a node serve any load that is not overload for minutes. Fewer are used up by a
-burst: every waiting request holds a connection."""
+"""The number of files with which a node serves any load that is not overload for minutes. A burst
+uses up fewer: every waiting request holds a connection."""
 
 NEAR_SHARE = 0.8
 CLEAR_SHARE = 0.6
@@ -33,8 +34,8 @@ _log = logging.getLogger(__name__)
 
 
 def files_wanted(settings: NodeSettings) -> int:
-    """Returns how many files a cluster may need: every waiting request holds a connection, and
-    every one that is away two, the one it came on and the one it went on."""
+    """Returns how many files a cluster may need. Every waiting request holds a connection, and
+    every one that is away holds two: the one it came on and the one it went on."""
     return settings.queue_limit + 2 * settings.away_limit + FILES_SPARE
 
 
@@ -56,8 +57,8 @@ def raise_file_limit(settings: NodeSettings) -> int | None:
 
 
 class FileWatch:
-    """Looks once in a while how many of the `allowed` files are in use, and logs when that comes
-    near. `count` returns how many connections there are."""
+    """A look, once in a while, at how many of the `allowed` files are in use; it is logged when
+    that comes near. `count` returns how many connections there are."""
 
     def __init__(self, allowed: int, count: Callable[[], int]) -> None:
         self._allowed = allowed

@@ -1,9 +1,9 @@
-"""The paths that carry the traffic, dispatched in front of FastAPI: `POST /requests`, asking for
-one by its name, and what nodes say to each other. They do their own error handling; everything else
+"""The paths that carry the traffic, dispatched in front of FastAPI: `POST /requests`, look-ups of
+requests by name, and the messages between nodes. They do their own error handling; everything else
 goes on to the app.
 
-Measured reason: design, decision 1. What the answers mean is in `intake`, how one asks for a
-request in `lookups`, what neighbors say in `peer_paths`, what happens to a request in the machine.
+Measured reason: design, decision 1. `intake` knows what requests mean, `lookups` how one asks for a
+request, `peer_paths` what neighbors say, and the machine what happens to a request.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ REPLAYED_LINE = b"spillover-replayed: true\r\n"
 
 
 class HotPaths:
-    """An ASGI app: the hot paths of a node, and behind them those that are `cold`.
+    """An ASGI app: the hot paths of a node, and behind them the `cold` ones.
 
-    Most requests never see ASGI: connections hand those of clients that came whole to `direct`,
-    those of neighbors to `PeerPaths.take_whole`, which answer them when their time comes,
+    Most requests never see ASGI: connections hand clients' requests that came whole to `direct`,
+    and those of neighbors to `PeerPaths.take_whole`. These answer them when their time comes,
     without a task that waits.
     """
 
@@ -101,7 +101,7 @@ class HotPaths:
         """The other nodes of the site, as far as requests concern them; None where there are
         none."""
         self._later = set[asyncio.Task[None]]()
-        """Requests that came whole and wait for another node."""
+        """The tasks of requests that came whole and wait for another node."""
         self._counted = CountedRequests(shell.metrics.gateway.http)
         self._counts, self._refuse = self._counted.posts, self._counted.refuse
         shell.requests.status_of = status_of
@@ -168,7 +168,7 @@ class HotPaths:
             self._internal_error(exchange, None)
 
     async def _go_on(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have the app answer what is not hot."""
+        """Have the app answer a request that is not hot."""
         if scope["path"].startswith(PEER_PREFIX):
             if is_of_another_version(scope["path"]):
                 exchange.refuse(self._peers.other_version(exchange))
@@ -188,8 +188,8 @@ class HotPaths:
         return False
 
     def _let_in(self, exchange: Exchange, scope: Scope, send: Send, doors: Doors) -> Send | None:
-        """Returns what to answer through, with who asks in the scope; None if that was answered
-        with a problem."""
+        """Put the caller in the scope, and return the `send` to answer through; None if the call
+        was answered with a problem."""
         try:
             return doors.let_in(exchange, scope, send)
         except Problem as problem:
@@ -218,7 +218,7 @@ class HotPaths:
             if is_question:
                 self._lookups.serve(exchange, tenant)
                 return
-            exchange.headers.clear()  # read, and a third of what a queued request would keep
+            exchange.headers.clear()  # these are read, and a third of what waits would keep
             limit_bytes = self._payload_limit_bytes
             if len(body) <= limit_bytes:
                 self._serve(exchange, headers, body, received_s, tenant)
@@ -239,7 +239,7 @@ class HotPaths:
             body = await exchange.read_body(self._payload_limit_bytes, timeout_s)
         except Problem as problem:
             problem.id = headers.key
-            if problem.reason == "queue_full":  # refused like those that are full when they come
+            if problem.reason == "queue_full":  # refused as those that found it full
                 self._shell.metrics.home_refused(Refusal.MEMORY_FULL)
             raise
         await self._serve_at_site(exchange, headers, body, received_s, tenant)
@@ -248,7 +248,7 @@ class HotPaths:
     # --- where the site has other nodes -------------------------------------------------------
 
     def _let_sibling_in(self, exchange: Exchange, scope: Scope, site: SitePaths) -> bool:
-        """Make what a sibling passes on what its client has asked; returns whether to go on."""
+        """Turn the call of a sibling into what its client has asked; returns whether to go on."""
         try:
             if site.is_of_sibling(exchange):
                 scope["path"] = exchange.path
@@ -308,8 +308,8 @@ class HotPaths:
             self._lookups.serve(exchange, tenant)
 
     async def _told_elsewhere(self, exchange: Exchange, scope: Scope, site: SitePaths) -> bool:
-        """Returns whether a cold question about a request is settled: another node has answered
-        it, or a problem, or nobody waits. Its tenant is the one that the app would take."""
+        """Returns whether a cold question about a request is settled: another node, or a problem,
+        has answered it, or nobody waits. The tenant is the one that the app would take."""
         try:
             for prefix, method in ((LOOKUP_PREFIX, "DELETE"), (EXPLAIN_PREFIX, "GET")):
                 if exchange.path.startswith(prefix) and exchange.method == method:
@@ -325,8 +325,8 @@ class HotPaths:
         return False
 
     def _lookup_route(self, scope: Scope) -> tuple[tuple[str, ...], HotPath] | None:
-        """Returns the methods and the path of a request asked for by name, but not directly: in a
-        pipeline, or by HEAD. Returns None for any other path."""
+        """Returns the methods and the path of a look-up that does not come directly: in a pipeline,
+        or by HEAD. Returns None for any other path."""
         path, method = scope["path"], scope["method"]
         if not path.startswith(LOOKUP_PREFIX) or method == "DELETE":
             return None
@@ -353,7 +353,7 @@ class HotPaths:
     def _serve(
         self, exchange: Exchange, headers: Headers, body: bytes, received_s: float, tenant: str
     ) -> None:
-        """Take the request, or find it under its name. Raises Problem where that is refused."""
+        """Take the request, or find it under its name. Raises Problem if that is refused."""
         self._counts.received_bytes += len(body)
         try:
             request = read_request(headers, body, tenant)
@@ -415,7 +415,7 @@ class HotPaths:
 
     def _join(self, exchange: Exchange, entry: IdempotencyRecord, deadline_s: float) -> None:
         """Have a client wait for the answer of the run under way, but no longer than its own
-        deadline or than it stays."""
+        deadline or its stay."""
         on_answer = partial(self._answer, exchange, entry, REPLAYED_LINE)
         waiting = WaitingClient(entry.ref, on_answer, partial(self._too_late, exchange, entry))
         if not waiting.begin(self._shell, exchange, deadline_s):
@@ -430,7 +430,7 @@ class HotPaths:
     def _wait_or_accept(
         self, exchange: Exchange, entry: IdempotencyRecord, preferences: Preferences, lines: bytes
     ) -> None:
-        """Give an asynchronous request its answer, if that comes while the client would wait, else
+        """Give an asynchronous request its answer if that comes while the client would wait; else
         202."""
         wait_s, both = preferences.wait_s, b"respond-async, wait=%d"
         if wait_s:
@@ -447,8 +447,8 @@ class HotPaths:
     def _answer(
         self, exchange: Exchange, entry: IdempotencyRecord, lines: bytes, told: Told
     ) -> None:
-        """Give the answer; with None the node has ended before. Called by the machine's shell,
-        which a bug in here must not bring down."""
+        """Give the answer; None says that the node has ended before. The machine's shell calls
+        this, so that a bug in here must not bring it down."""
         name = entry.name
         try:
             if isinstance(told, Answer):
@@ -462,7 +462,7 @@ class HotPaths:
                     self._refuse(exchange, problem, was_accepted=True)
                     return
                 name_line = b"spillover-request-id: %b\r\n" % name.encode()
-                if lines:  # one of several who are given it
+                if lines:  # one of several clients that are given it
                     body = self._encoded.body(told, lambda: encode(answer_body(name, told)))
                 else:
                     body = encode(answer_body(name, told))
@@ -482,7 +482,7 @@ class HotPaths:
     def _answer_accepted(
         self, exchange: Exchange, entry: IdempotencyRecord, applied: bytes, lines: bytes
     ) -> None:
-        """Answer with 202, and where to ask, once the request is surely accepted. Timers call it,
+        """Answer with 202, and where to ask, once the request is surely accepted. Timers call this,
         too."""
         if self._home_requests.is_unconfirmed(entry):
             give = partial(self._answer_accepted, exchange, entry, applied, lines)
@@ -514,7 +514,7 @@ def _check_same(entry: IdempotencyRecord, request: Request) -> None:
 
 
 def _of_entry(entry: IdempotencyRecord, problem: Problem) -> Problem:
-    """Returns the problem, told whether the request is keyed."""
+    """Returns the problem, which now says whether the request is keyed."""
     problem.is_keyed = entry.fingerprint is not None
     return problem
 

@@ -1,6 +1,5 @@
 """The way from the bytes of `POST /requests` to a Request. All that a client can get wrong is found
-here, before the machine hears of the request.
-"""
+here, before the machine gets the request."""
 
 from __future__ import annotations
 
@@ -70,7 +69,7 @@ class Headers:
         self.trace: TraceContext | None = None
 
     def read(self, meant: list[tuple[bytes, bytes]]) -> None:
-        """Reads these headers. Raises Problem `invalid`; a valid key has been read even then."""
+        """Reads these headers. Raises Problem `invalid`; even then a valid key has been read."""
         given = dict(meant)
         differing = _join(meant, given) if len(given) < len(meant) else None
         self.coding = given.get(b"content-encoding", b"")
@@ -118,14 +117,14 @@ since parsers do not nest deep."""
 
 _PAYLOAD_FIRST = re.compile(rb'[ \t\n\r]*\{[ \t\n\r]*"payload"[ \t\n\r]*:[ \t\n\r]*')
 _PAYLOAD_AGAIN = re.compile(rb',[ \t\n\r]*"(?:payload"|[^"\\]{0,6}\\)')
-"""Behind a comma: the same name, or what may be the same name with escapes."""
+"""The pattern, behind a comma, of the same name, or of what may be the same name with escapes."""
 
 _SPACE = b" \t\n\r"
 
 
 class RequestBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST /requests`; the payload stays as it came. A field that means nothing is
-    most likely one that is written wrong."""
+    """The body of `POST /requests`; the payload stays as it came. An unknown field is most likely
+    misspelt."""
 
     payload: msgspec.Raw
     type: str | None = None
@@ -188,8 +187,8 @@ def read_request(headers: Headers, body: bytes, tenant: str = "") -> Request:
 
 
 def asked_name(headers: Headers, body: bytes) -> str | None:
-    """Returns the name that a client gives its request, before that is read; None without one, and
-    where `read_request` will not take the body."""
+    """Returns the name that a client gives its request, before the request is read; None without a
+    name, or if `read_request` will not take the body."""
     if headers.key is not None or not (b'"id"' in body or b"\\u006" in body):
         return headers.key  # as is mostly so; an escape may be of either letter
     try:
@@ -200,17 +199,17 @@ def asked_name(headers: Headers, body: bytes) -> str | None:
 
 
 def read_body(body: bytes) -> RequestBody:
-    """Returns the body, parsed. Raises ValidationError for fields, and ValueError or RecursionError
-    for what is no JSON."""
+    """Returns the body, parsed. Raises ValidationError for wrong fields, and ValueError or
+    RecursionError for a body that is no JSON."""
     if len(body) >= LARGE_BYTES and (payload := _long_payload(body)) is not None:
         return RequestBody(payload)
     if not body.isascii():
-        body.decode()  # what is passed on unread is not looked at by the JSON decoder
+        body.decode()  # the JSON decoder does not look at what is passed on unread
     return _decode(body)
 
 
 def fault_of(body: bytes, error: msgspec.ValidationError) -> str:
-    """Returns what is wrong with a body that `read_body` has found invalid, in one line."""
+    """Returns the fault of a body that `read_body` has found invalid, in one line."""
     try:
         given = _decode_fields(body)
     except UNREADABLE:
@@ -229,9 +228,11 @@ def fault_of(body: bytes, error: msgspec.ValidationError) -> str:
 
 def _long_payload(body: bytes) -> msgspec.Raw | None:
     """Returns the payload of a body that has nothing else and consists of few and long strings,
-    such as an image in base64; None for any other, which is read the usual way. pydantic's parser
-    reads these in a third of the time that msgspec's takes to skip them, and makes few objects of
-    them. Nothing is copied."""
+    such as an image in base64; None for any other body, which is read the usual way.
+
+    pydantic's parser reads such bodies in a third of the time that msgspec's takes to skip them,
+    and makes few objects of them. Nothing is copied.
+    """
     begin = _PAYLOAD_FIRST.match(body)
     if begin is None or (commas := _commas(body)) is None:
         return None
@@ -246,7 +247,7 @@ def _long_payload(body: bytes) -> msgspec.Raw | None:
 
 
 def _commas(body: bytes) -> list[int] | None:
-    """Returns the places of the commas, or None if there are too many."""
+    """Returns the positions of the commas, or None if there are too many."""
     places: list[int] = []
     at = -1
     for _ in range(COMMAS_MAX):
@@ -258,7 +259,7 @@ def _commas(body: bytes) -> list[int] | None:
 
 
 def _end_of_value(body: bytes, end: int) -> int:
-    """Returns where the value ends that stands before `end`, without the blanks behind it."""
+    """Returns the end of the value before `end`, without the blanks behind it."""
     return len(body[:end].rstrip(_SPACE)) if body[end - 1] in _SPACE else end
 
 

@@ -1,7 +1,8 @@
-"""`GET /requests/{id}`: where a request is, or how it ended; at once, or when it has ended.
+"""The look-ups `GET /requests/{id}`: where a request is, or how it ended; at once, or when it has
+ended.
 
-Who waits costs no task: the machine's answer, the node's timer or the end of the connection calls
-back. What is shown of a request is in `request_view`.
+A client that waits costs no task: the machine's answer, the node's timer or the end of the
+connection calls back. `request_view` knows what is shown of a request.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ from spillover.model.request import Answer
 UNKNOWN = "no request of this name is known here, or no longer"
 
 LOOKUP_PREFIX = "/requests/"
-"""What follows it is a request's name."""
+"""The path before a request's name."""
 
 LOOKUP_METHODS = ("GET", "HEAD")
 
 
 LOOKED_AT = b"head"
-"""The method that a sibling names whose client has asked by HEAD: it asks by GET, and nobody is
-given the result."""
+"""The method that a sibling names if its client has asked by HEAD. The sibling asks by GET, and the
+result counts as given to nobody."""
 
 
 class _Wait(NamedTuple):
-    """How long to wait, and what to say of a preference that was followed."""
+    """The time to wait, and the line about a preference that was followed."""
 
     s: float = 0.0
     lines: bytes = b""
@@ -53,7 +54,7 @@ class _Wait(NamedTuple):
 
 class Lookups:
     """The look-ups of one node. The home of a request tells all of it; other clusters tell what
-    they know of what they hold."""
+    they know of the requests that they hold."""
 
     def __init__(self, shell: NodeShell) -> None:
         self._shell = shell
@@ -104,7 +105,7 @@ class Lookups:
     def _begin(self, waiting: WaitingClient, exchange: Exchange, wait: _Wait) -> bool:
         if not waiting.begin(self._shell, exchange, self._shell.now_s + wait.s):
             return False
-        exchange.headers.clear()  # read, and the larger part of what a waiter would keep
+        exchange.headers.clear()  # these are read, and the larger part of what waits
         return True
 
     # --- telling: called by the shell or a timer, which a bug in here must not bring down -----
@@ -115,7 +116,7 @@ class Lookups:
         if isinstance(told, Answer):
             self._tell_entry(exchange, entry, lines)
             return
-        # Nobody will know more of the request than now: the node ends, or it is refused after all.
+        # Nothing more will be known of the request: the node ends, or it is refused after all.
         try:
             if told is None:
                 has_not_run = self._shell.machine.surely_never_ran(entry.ref)
@@ -142,8 +143,8 @@ class Lookups:
             answer_internal_error(self._shell, exchange, entry.id)
 
     def _tell_visit(self, exchange: Exchange, visit: Visit, lines: bytes, told: Told) -> None:
-        """Answer with how a visit of a neighbor's request has ended; if `told` is no answer, with
-        how it stands now."""
+        """Answer with how a visit of a neighbor's request has ended or, if `told` is no answer,
+        with how it stands now."""
         try:
             answer = told if isinstance(told, Answer) else None
             shown = msgspec.json.encode(visit_view(self._shell, visit, answer))

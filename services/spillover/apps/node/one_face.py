@@ -1,7 +1,8 @@
-"""Several nodes of a cluster as one, to operators and to Prometheus (decision 0050). Series of a
-cluster of several nodes have the label `node`. Where the nodes are processes behind one address,
-whichever is asked answers for all: the series of all, and what an operator changes is changed at
-all.
+"""Several nodes of a cluster as one, to operators and to Prometheus (decision 0050).
+
+Series of a cluster of several nodes have the label `node`. If the nodes are processes behind one
+address, the one that is asked answers for all: with the series of all, and an operator's change is
+made at all.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ ASKED_OF_ALL = frozenset({METRICS, "/admin/drain", "/admin/resume", "/admin/poli
 """The paths at which one process asks the others."""
 
 WITHIN_S = 2.0
-"""A process that has not answered another one by then has no part in the answer."""
+"""The time, in seconds, after which a process that has not answered another one has no part in the
+answer."""
 
 _FAMILY = re.compile(rb"^(?=# HELP )", re.MULTILINE)
 _AUTHORIZATION = b"authorization"
@@ -47,7 +49,8 @@ class OfNode(Collector):
 
 
 def metrics_page(shell: NodeShell) -> Callable[[Request], Awaitable[bytes]]:
-    """Returns what writes the page of metrics of a node, or of all that share its address."""
+    """Returns the callable that writes the page of metrics of a node, or of all that share its
+    address."""
     of_node = CollectorRegistry()
     of_node.register(OfNode(shell.metrics.registry, shell.number))
 
@@ -74,7 +77,7 @@ def merged(pages: Sequence[bytes]) -> bytes:
 
 async def tell_others(shell: NodeShell, request: Request, body: bytes = b"") -> None:
     """Have an operator's change, which is made here, made at all processes behind this address, and
-    at those that are started later. Raises Problem where one has not made it."""
+    at those that are started later. Raises Problem if one has not made it."""
     machine = shell.machine
     if shell.site is not None and shell.shares_address:
         shell.site.operate(machine.policy, machine.shadow, drains=machine.draining)
@@ -88,8 +91,8 @@ async def tell_others(shell: NodeShell, request: Request, body: bytes = b"") -> 
 async def _ask_others(
     shell: NodeShell, request: Request, body: bytes = b""
 ) -> Iterable[tuple[int, int, bytes]]:
-    """Returns the number of each other process, the status that it answers, and the body. Those
-    that are not there have none, and whoever does not answer 504."""
+    """Returns the number, the status and the body of each other process. A process that is not
+    there is left out, and one that does not answer has 504."""
     exchange: Exchange = request.scope[EXCHANGE]
     if shell.site is None or not shell.shares_address or exchange.asked_as:
         return []

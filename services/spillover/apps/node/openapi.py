@@ -1,6 +1,6 @@
 """The OpenAPI of the hot paths, which FastAPI cannot see: they are dispatched before it.
 
-A path more is an entry in HOT_PATHS; what its bodies look like is a pydantic model here.
+A new path is an entry in HOT_PATHS, and its bodies are pydantic models here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TimingView(BaseModel):
 
 
 class AnswerView(BaseModel):
-    """The result, and what it took."""
+    """The result, its way and its times."""
 
     id: str
     result: Any
@@ -58,8 +58,8 @@ class AnswerView(BaseModel):
 
 
 class RequestStateView(BaseModel):
-    """Where a request is, or how it ended: done adds the fields of the answer, the other ends
-    their problem."""
+    """The state of a request, or how it ended. One that is done adds the fields of the answer, and
+    other ends those of their problem."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -79,7 +79,8 @@ class WhoView(BaseModel):
 
 
 class ForwardView(BaseModel):
-    """A request that a neighbor hands on; `path` lists the clusters it was at, its home first."""
+    """A request that a neighbor hands on; `path` lists the clusters that it was at, its home
+    first."""
 
     id: str = Field(min_length=1, max_length=NAME_LENGTH_MAX)
     path: list[str] = Field(min_length=1, max_length=1000)
@@ -94,7 +95,7 @@ class ForwardView(BaseModel):
 
 
 class ForwardAnswerView(BaseModel):
-    """How it ended; durations in milliseconds."""
+    """The end of a request that was handed on; durations are in milliseconds."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -106,22 +107,22 @@ class ForwardAnswerView(BaseModel):
 
 
 class CancelView(BaseModel):
-    """Who calls no longer wants the request of this id, which it has handed on."""
+    """The caller no longer wants the request of this id, which it has handed on."""
 
     id: str = Field(min_length=1, max_length=NAME_LENGTH_MAX)
     tenant: str = Field("", pattern=TENANT_PATTERN, description="Whose request it is")
 
 
 class CancelAnswerView(BaseModel):
-    """Whether there was such a one: a request under way, or a session."""
+    """Whether there was a request under way, or a session, of this name."""
 
     found: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One method of one hot path. `problems` are the reasons it may give; what has no model of its
-    body is described by its content type alone."""
+    """One method of one hot path. `problems` are the reasons that it may give. A body that has no
+    model is described by its content type alone."""
 
     summary: str
     operation_id: str
@@ -193,7 +194,7 @@ HELLO_HEADER = header(
 )
 
 REPORTS_QUERY = tuple(query(one.name, {"type": "number", "minimum": 0}) for one in fields(Terms))
-"""What the topology of who asks says of what the two share."""
+"""The terms in the caller's topology that the two clusters share."""
 
 _LOOKUP_PARAMETERS = (
     {"name": "request_id", "in": "path", "required": True, "schema": {"type": "string"}},
@@ -331,8 +332,8 @@ HOT_PATHS: dict[str, dict[str, Operation]] = {
 
 
 def tell_hot_paths(schema: dict[str, Any], *, has_tokens: bool = False) -> None:
-    """Have a description tell of the hot paths besides what FastAPI knows, of what types do not
-    say, and who is let in where the node `has_tokens`."""
+    """Add the hot paths to a description: what FastAPI and types do not say, and who is let in
+    where the node `has_tokens`."""
     for path, operations in HOT_PATHS.items():
         described = {method: _described(one) for method, one in operations.items()}
         schema["paths"].setdefault(path, {}).update(described)
@@ -366,14 +367,14 @@ def _bodies(operation: Operation) -> Iterator[Body]:
 
 
 def _content(body: Body | str) -> dict[str, Any]:
-    """JSON of this model, or bytes of this type of content."""
+    """Returns JSON of this model, or bytes of this type of content."""
     if isinstance(body, str):
         return {body: {"schema": {"type": "string", "format": "binary"}}}
     return {"application/json": {"schema": reference(body)}}
 
 
 def _schemas(model: Body) -> dict[str, Any]:
-    """The model's schema and those that it refers to, by name."""
+    """Returns the model's schema and those that it refers to, by name."""
     described = model.model_json_schema(ref_template=SCHEMAS + "{model}")
     schemas: dict[str, Any] = described.pop("$defs", {})
     schemas[model.__name__] = described

@@ -278,7 +278,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 
 
 def tell(schema: dict[str, Any]) -> None:
-    """Add all of this to a description."""
+    """Add the meanings, headers, examples and reasons to a description."""
     schema["info"]["description"] = ABOUT
     for path, operations in schema["paths"].items():
         for operation in operations.values():
@@ -324,7 +324,7 @@ def _headers_of_problem(status: str, path: str) -> dict[str, Any]:
 
 
 def _tell_reasons(response: dict[str, Any]) -> None:
-    """An example for each reason that the description names. FastAPI shares these answers among
+    """Add an example for each reason that the description names. FastAPI shares these answers among
     routes, so they are made anew."""
     reasons = [word for word in response["description"].split() if word in STATUS_BY_REASON]
     content = response["content"]["application/problem+json"]

@@ -1,10 +1,10 @@
-"""What pages in browsers may do at `/requests` and under `/peer/`: nothing, unless they are of this
-node or of an origin that is allowed to use it. Programs do not come by here.
+"""The rights of pages in browsers at `/requests` and under `/peer/`: none, unless they are of this
+node or of an origin that is allowed to use it. Programs are not concerned.
 
 Pages of allowed origins are told so in every answer, since their browsers ask for that (CORS), and
-also before a request that no form could make. Nothing ever goes with what a browser keeps for this
-node: there are no cookies. Only for clients' requests: what neighbors, operators and
-sessions say is for no page of others.
+also before a request that no form could make. No request carries what a browser keeps for this
+node: there are no cookies. Only clients' requests are allowed: messages of neighbors, operators and
+sessions are for no page of another site.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spillover.live.overflow.protocol import PEER_PREFIX
 REQUESTS = "/requests"
 
 PREFLIGHT_S = 600
-"""The seconds for which browsers may remember what they were allowed."""
+"""The time, in seconds, for which browsers may remember what they were allowed."""
 
 _ALLOWED_METHODS = "GET, HEAD, POST, DELETE"
 _ALLOWED_HEADERS = (
@@ -65,7 +65,7 @@ class Pages:
         shown = (b"access-control-expose-headers", _SHOWN_HEADERS.encode())
         if ANY_ORIGIN in self._site.allowed:
             return [(b"access-control-allow-origin", b"*"), shown]
-        # As it was given to this node, for it is one of those.
+        # This is as it was given to this node, for it is one of those.
         return [(b"access-control-allow-origin", origin.encode()), (b"vary", b"origin"), shown]
 
 

@@ -1,7 +1,7 @@
 """One request that passes through, as its client sees the answer: its head, its body as it comes,
-and an end that tells whether it was whole. What fails before that is told as a problem of ours.
+and an end that says whether it was whole. A failure before that is a problem of ours.
 
-Where requests come in is in `proxy_door`, what heads mean in `live.http1.heads`.
+`proxy_door` takes requests in, and `live.http1.heads` knows what heads mean.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from spillover.model.passed import Fields, PassedHead, length_at, with_length
 from spillover.model.request import Answer, Outcome, Request
 
 JOINED_BYTES = 16_384
-"""A smaller piece is copied between its chunk's ends, a larger one is not."""
+"""The size, in bytes, below which a piece is copied between the ends of its chunk."""
 
 UNQUEUED_RETRY_S = 1.0
-"""The seconds after which what is asked beside the servers may be tried again. Nothing of it waits
-in the queue, by which this is estimated for others."""
+"""The time, in seconds, after which a request beside the servers may be tried again. It does not
+wait in the queue, by which this is estimated for others."""
 
 _OF_A_HOP = frozenset({b"transfer-encoding", b"connection"})
 _OF_A_HOP_OR_NOBODY = _OF_A_HOP | {b"trailer"}
@@ -67,7 +67,7 @@ _log.addFilter(OncePerPeriod())
 
 
 def _is_of_events(head: PassedHead) -> bool:
-    """Returns whether text can be added to its body that its reader takes for an event."""
+    """Returns whether the body is text to which an event can be added."""
     codings = [one for value in values(head.headers, b"content-encoding") for one in tokens(value)]
     return all(coding == b"identity" for coding in codings) and any(
         value.lower().startswith(_EVENTS) for value in values(head.headers, b"content-type")
@@ -76,7 +76,7 @@ def _is_of_events(head: PassedHead) -> bool:
 
 def _last_event(problem: str) -> bytes:
     """Returns an event that says why nothing follows, as clients of OpenAI's API know it: by its
-    data alone, which they take for an error whatever the events before it are called."""
+    data alone, which they take for an error whatever the earlier events are called."""
     error = {"message": problem, "type": "server_error", "code": "handler_failed"}
     return b"data: %b\n\n" % msgspec.json.encode({"error": error})
 
@@ -121,16 +121,16 @@ class PassedAnswer:
         self._shell = shell
         self._line = line
         self._heads = heads
-        # Of what was asked no more than this, as long as the answer may take.
+        # Nothing more of the question is kept for as long as the answer may take.
         self._method = head.method
         self._is_old = head.is_old
         self._takes_trailers = head.takes_trailers
         self._keep_alive = head.keep_alive
         self.is_chunked = False
         self._passed: PassedHead | None = None
-        """The service's own head."""
+        """The head of the service's answer."""
         self._left_bytes: int | None = None
-        """How much a body whose length was told still lacks; None for others."""
+        """The number of bytes that a body of stated length still lacks; None for others."""
         self._unwritten = b""
         """The head, and short pieces that come with it, until the end of the loop's turn: most
         small answers are whole by then, and each write wakes the client."""
@@ -157,7 +157,7 @@ class PassedAnswer:
         self.tells_events = False
         """Whether a stream of events that breaks off ends with one that says so."""
         self._tail = b"\n\n"
-        """The end of that stream so far: an event may begin at its very beginning too."""
+        """The end of that stream so far: an event may also begin at its very beginning."""
 
     @property
     def name(self) -> str:
@@ -194,7 +194,7 @@ class PassedAnswer:
             return
         self._passed = head
         self.status = head.status
-        if self.page is not None:  # a head that cannot be sent lets no page read anything
+        if self.page is not None:  # no page may read anything by a head that cannot be sent
             self.page.answered(head)
         if not flow.is_whole:
             asyncio.get_running_loop().call_soon(self.flush)
@@ -281,12 +281,12 @@ class PassedAnswer:
         self.refuse(node_ended(self.name, has_not_run=has_not_run), cause=Cause.NODE)
 
     def taken(self, entry: IdempotencyRecord) -> None:
-        """Note the entry of the request: it is under way, or has come to its end already."""
+        """Note the entry of the request, which is under way or has already ended."""
         self.repeat = None
         self.entry = entry
 
     def be_the_last(self) -> None:
-        """Have it be the last on its connection; an answer that has begun cannot say so any
+        """Have the answer be the last on its connection; one that has begun cannot say so any
         more."""
         self._keep_alive &= self.has_begun
 
@@ -303,7 +303,7 @@ class PassedAnswer:
             self.repeat.cancel()
 
     def unqueued_ended(self, came_to: Fields | NotWhole) -> None:
-        """End the answer to what was asked beside the servers, which is whole or not."""
+        """End the answer to a request beside the servers, which is whole or not."""
         if not isinstance(came_to, NotWhole):
             self.end(came_to, None)
         elif self.has_begun:
@@ -376,8 +376,8 @@ class PassedAnswer:
         return fields
 
     def _of_ours(self, so_far: SoFar) -> bytes:
-        """Returns the fields that the node adds. Raises ValueError where a neighbor has told
-        others."""
+        """Returns the fields that the node adds. Raises ValueError if a neighbor has told invalid
+        ones."""
         lines = _OF_OURS % (
             self.name.encode(),
             ",".join(so_far.path).encode(),
@@ -392,7 +392,7 @@ class PassedAnswer:
     def _break_off(
         self, problem: str | None = None, answer: Answer | None = None, cause: Cause | None = None
     ) -> None:
-        """Breaks the answer off, so that whoever reads it sees that it is not whole."""
+        """Break the answer off, so that its reader sees that it is not whole."""
         self.flush()
         self.is_over = True
         was_cancelled = answer is not None and answer.outcome is Outcome.CANCELLED

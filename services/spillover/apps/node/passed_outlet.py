@@ -1,6 +1,5 @@
 """The connection on which a neighbor gets an answer that passes through: chunks of HTTP with frames
-in them, or a message. What those are is known to `live.overflow`.
-"""
+in them, or a message. `live.overflow` knows what those are."""
 
 from __future__ import annotations
 
@@ -21,13 +20,13 @@ _STREAM_LINE = b"content-type: %b\r\n" % STREAM
 
 @dataclass(frozen=True, slots=True)
 class PassedOutlet:
-    """Answers one exchange."""
+    """The outlet for one exchange."""
 
     exchange: Exchange
     received_s: float
-    """When the head of its request had come."""
+    """The time when the head of the exchange's request had come."""
     read_s: float
-    """When its body had come."""
+    """The time when its body had come."""
 
     def begin(self, frame: bytes, on_flow: Callable[[bool], None]) -> None:
         """Begin the answer with this frame (`passed_back.Outlet`)."""

@@ -1,5 +1,5 @@
-"""What came of a request at the door of a service, as it is counted and as the log tells it, where
-that is asked for. How it is answered is in `passed_answers`."""
+"""The end of a request at the door of a service, as it is counted and, where that is asked for,
+logged. `passed_answers` answers the request."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def count_end(
     cause: Cause | None = None,
     problem: Problem | None = None,
 ) -> None:
-    """Counts and logs the end of a request. `end` says how an answer ended that had begun; where
-    none had, `problem` is what the client is told. `answer` is what the machine says, and `cause`
-    the reason where the machine says nothing."""
+    """Counts and logs the end of a request. `end` says how an answer that had begun ended; if none
+    had, `problem` is what the client gets. `answer` is what the machine says, and `cause` the
+    reason if the machine says nothing."""
     counts = passed.counts
     counts.statuses[passed.status // 100] += 1
     counts.received_bytes += passed.received_bytes

@@ -1,7 +1,6 @@
-"""What neighbors say to this node under /peer/ while there is traffic: requests handed over,
-cancels, and the stream of reports, in each version of the protocol that is spoken. Dispatched by
-`hot_paths`, and so is what is wrong with other calls there.
-"""
+"""The calls of neighbors under /peer/ while there is traffic: requests handed over, cancels, and
+the stream of reports, in each version of the protocol that is spoken. `hot_paths` dispatches them,
+and the faults of other calls there."""
 
 from __future__ import annotations
 
@@ -42,11 +41,11 @@ ENVELOPE_LIMIT_BYTES = 65_536
 """The bytes that a forward may take beyond its payload: path, names, numbers."""
 
 READ_S = 10.0
-"""The time that a neighbor has to send all of a message."""
+"""The time, in seconds, that a neighbor has to send all of a message."""
 
 PEER_OF = "spillover.peer_of"
-"""The key in the scope of a call that goes on to the app, for `peer_of` of its connection: to be
-called with the sender that the message names, or None."""
+"""The key in the scope of a call that goes on to the app, for `peer_of` of its connection. That is
+to be called with the sender that the message names, or None."""
 
 QUERY_MAX = 16
 """The most fields of a question for reports; later versions may ask more."""
@@ -71,7 +70,7 @@ class PeerPaths:
         self._shell = shell
         self._clock = shell.timers.clock
         self._limits_bytes = dict[int, int]()
-        """The most that a request may take that is handed over, by its kind."""
+        """The longest request that is handed over, in bytes, by its kind."""
         self._go_by()
         shell.on_change.append(self._go_by)
 
@@ -83,7 +82,7 @@ class PeerPaths:
         self._limits_bytes[PASS] = passed_bytes + 3 * ENVELOPE_LIMIT_BYTES
 
     async def hello(self, exchange: Exchange, _: Send) -> None:
-        """Tell a neighbor who this is: it wants to know whether it is believed here."""
+        """Tell a neighbor who this is, as it wants to know whether it is believed here."""
         hello = dict(exchange.headers).get(HELLO, b"")
         if self._shell.site is not None and read_hello(hello)[0].cluster == self._shell.cluster.id:
             check_sibling(self._shell, exchange)
@@ -156,8 +155,8 @@ class PeerPaths:
             raise Problem("invalid", f"{SHARED}: expected nothing else on its connection")
 
     def _check(self, kind: int, request: Request, peer: Peer) -> None:
-        """Raises Problem where a request is not taken: also one whose way no node of this topology
-        sends it, which may have no end."""
+        """Raises Problem if a request is not taken. That includes one whose path no node of this
+        topology would take, which may have no end."""
         sender, own = peer.caller.cluster, self._shell.cluster.id
         why, reason = None, "invalid"
         if request.path[-1] != sender:
@@ -183,8 +182,9 @@ class PeerPaths:
         told: Told,
         waited_s: float,
     ) -> None:
-        """Tells its sender what a request that was handed over has come to; with None the node has
-        ended before. Called by the machine's shell, which a bug in here must not bring down."""
+        """Tells its sender the outcome of a request that was handed over; None says that the node
+        has ended before. The machine's shell calls this, so that a bug in here must not bring it
+        down."""
         if exchange.response_complete:  # a bug was its answer, and the node ends
             return
         try:
@@ -204,7 +204,7 @@ class PeerPaths:
         self, exchange: Exchange, limit_bytes: int, *, handed_over: bool = True
     ) -> bytes:
         """Returns the whole body. A neighbor that is too slow to send it is told so: no deadline
-        has passed, the request was not even read."""
+        has passed, since the request was not even read."""
         try:
             return await exchange.read_body(limit_bytes, READ_S)
         except Problem as problem:
@@ -217,7 +217,7 @@ class PeerPaths:
 
     async def cancel(self, exchange: Exchange, _: Send) -> None:
         """Cancel a request for the neighbor that handed it over. The answer to the request itself
-        tells what came of that."""
+        says how it ended."""
         headers = dict(exchange.headers)
         body = await self._read(exchange, ENVELOPE_LIMIT_BYTES, handed_over=False)
         try:
@@ -232,7 +232,7 @@ class PeerPaths:
         exchange.answer_raw(200, JSON_LINE, found)
 
     async def reports(self, exchange: Exchange, send: Send) -> None:
-        """Write a stream of this node's reports, until one of the two ends it."""
+        """Write a stream of this node's reports, until one of the two ends closes it."""
         try:
             query = _query(exchange)
             terms, node = Terms.read(query), node_asking(query)
@@ -266,8 +266,8 @@ class PeerPaths:
             exchange.unwatch()
 
     async def siblings(self, exchange: Exchange, send: Send) -> None:
-        """Write a stream of what this node tells another one of its site, until one of the two ends
-        it."""
+        """Write the stream of what this node tells another one of its site, until one of the two
+        closes it."""
         check_sibling(self._shell, exchange)
         try:
             query = _query(exchange)
@@ -295,7 +295,7 @@ class PeerPaths:
             exchange.unwatch()
 
     def _no_sibling(self, configuration: str) -> Problem:
-        """Returns why this node does not tell another one of its cluster of itself."""
+        """Returns why this node opens no stream to another one of its cluster."""
         stamp = Stamp.read(configuration)
         if stamp is not None and stamp > self._shell.neighborhood.configured.stamp:
             detail = "this node does not go by that configuration yet"
@@ -308,15 +308,15 @@ class PeerPaths:
     def _hear_stranger(
         self, exchange: Exchange, headers: Mapping[bytes, bytes], configuration: str
     ) -> None:
-        """Hear which configuration a node of this federation goes by that is no neighbor here: by
-        that one it may be."""
+        """Take in the configuration of a node of this federation that is no neighbor here; by that
+        configuration it may be one."""
         with contextlib.suppress(TurnedAway):
             cluster = self._shell.neighborhood.peers.member(exchange.connection, headers.get(HELLO))
             self._shell.neighborhood.configured.heard(cluster, configuration)
 
     async def _report(self, exchange: Exchange, send: Send, stream: ReportStream) -> None:
-        """Write the stream behind its head. A bug in here cannot be answered any more: it would be
-        taken for a part of the stream."""
+        """Write the stream behind its head. A bug in here cannot be answered any more: the answer
+        would be taken for a part of the stream."""
         try:
             self._shell.feed(ReportAsked())
             exchange.watch(stream.end)
@@ -330,8 +330,8 @@ class PeerPaths:
             raise
 
     def _malformed(self, exchange: Exchange, error: wire.MalformedMessage) -> Problem:
-        """Returns the refusal of a message that cannot be read, which is counted where the
-        connection has said whose it is."""
+        """Returns the refusal of a message that cannot be read. It is counted if the caller of the
+        connection is known."""
         peer: Peer | None = exchange.connection.peer
         if peer is not None:
             neighbor = peer.caller.cluster
@@ -370,7 +370,7 @@ def check_sibling(shell: NodeShell, exchange: Exchange) -> None:
 def peer_of(
     peers: Peers, exchange: Exchange, headers: Mapping[bytes, bytes], claimed: wire.Caller | None
 ) -> Peer:
-    """Returns who is at the other end of the connection. Raises Problem `not_a_neighbor`."""
+    """Returns the peer at the other end of the connection. Raises Problem `not_a_neighbor`."""
     try:
         return peers.settle(exchange.connection, headers.get(HELLO), claimed)
     except TurnedAway as error:
@@ -383,7 +383,7 @@ def _query(exchange: Exchange) -> dict[str, list[str]]:
 
 
 def _refusal(name: str, refuse: Refuse) -> Problem:
-    """Returns the refusal for a neighbor that has to decide again: never that the deadline has
+    """Returns the refusal for a neighbor, which decides again. It never says that the deadline has
     passed, which would be an answer."""
     if refuse.reason is Refusal.TOO_LATE:
         refuse.reason = Refusal.QUEUE_FULL

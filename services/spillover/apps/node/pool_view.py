@@ -1,4 +1,4 @@
-"""What the cold routes show of a pool of unlike servers. What all nodes show is in `views`."""
+"""The pages of the cold routes on a pool of unlike servers. `views` has those of all nodes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class NotDoneState(BaseModel):
 
     type: str
     how: str
-    """not_run: it says that it surely did not run them; rejected: that their clients are at fault,
-    while others do what is about the same; failed."""
+    """The way in which the jobs ended. not_run: the server says that it surely did not run them;
+    rejected: it says that their clients are at fault, while others do much the same; failed."""
     in_a_row: Count
     done_elsewhere: Count
-    """Jobs of the type that other servers have done meanwhile."""
+    """The number of jobs of the type that other servers have done meanwhile."""
     problem: str
-    """What it said last."""
+    """The server's last words on it."""
 
 
 class ServerState(BaseModel):
@@ -42,15 +42,15 @@ class ServerState(BaseModel):
     id: str
     rate: float
     state: str
-    """up; out: an operator has taken it out; down: its handler can run nothing; resting: what runs
-    its jobs has asked to be left alone; degraded: its work fails more than the others'. Unless it
-    is up it takes no new job."""
+    """The state of the server. up; out: an operator has taken it out; down: its handler can run
+    nothing; resting: the service behind it has asked to be left alone; degraded: its work fails
+    more than the others'. Unless it is up it takes no new job."""
     jobs: Count
-    """The jobs on it now."""
+    """The number of jobs on it now."""
     queued: Count
-    """Those that wait at it, token in hand (fcfs)."""
+    """The number of jobs that wait at it, token in hand (fcfs)."""
     tokens: Count
-    """The tokens of all its classes: the number of jobs that it can have."""
+    """The number of tokens of all its classes, which is the number of jobs that it can have."""
     not_done: list[NotDoneState] = []
 
 
@@ -61,14 +61,15 @@ class ClassState(BaseModel):
 
     id: str
     servers: list[str] = []
-    """Those that work on its jobs."""
+    """The servers that work on the class's jobs."""
     limit: Count
     available: Count
     held: Count
     out: Count
-    """No server of the class takes jobs, or they come back one after another."""
+    """The number of tokens that are out: no server of the class takes jobs, or they come back one
+    after another."""
     retiring: Count
-    """Held ones that are too many since the limit was lowered."""
+    """The number of held tokens beyond a limit that was lowered."""
 
 
 class TypeState(BaseModel):
@@ -79,13 +80,13 @@ class TypeState(BaseModel):
     id: str
     classes: list[str]
     blocked: Count
-    """Those that wait for a token now."""
+    """The number of jobs that wait for a token now."""
     blocked_total: Count = 0
-    """Those that came and found no token, since the start."""
+    """The number of jobs since the start that came and found no token."""
     arrived: Count = 0
-    """Clients' requests of this type since the start, those too that were refused."""
+    """The number of clients' requests of this type since the start, refused ones included."""
     work_ms: Milliseconds
-    """What one takes alone on a server of rate 1, as learned."""
+    """The time in milliseconds that a job takes alone on a server of rate 1, as learned."""
 
 
 class TokensState(BaseModel):
@@ -98,20 +99,21 @@ class TokensState(BaseModel):
     """The rule by which a job takes one of the tokens that it could take."""
     on_block: str
     jobs: Count
-    """The jobs on all servers."""
+    """The number of jobs on all servers."""
     blocked: Count
-    """Those that wait for a token."""
+    """The number of jobs that wait for a token."""
     unaccounted: Count = 0
-    """Tokens that no job holds and that are not in the bucket: anything but 0 is a bug."""
+    """The number of tokens that no job holds and that are not in the bucket: anything but 0 is a
+    bug."""
     servers: list[ServerState]
     classes: list[ClassState]
     types: list[TypeState]
 
 
 def tokens_state(shell: NodeShell, pool: TokenServers[Visit]) -> TokensState:
-    """Returns the state of a node's pool, with what came of each type so far."""
+    """Returns the state of a node's pool, with the counts of each type so far."""
     told, blocked = pool.told(), shell.machine.blocked
-    # Those that are under way are counted when somebody asks, the others were as they ended.
+    # Requests under way are counted at each look, the others were when they ended.
     arrived = shell.requests.home.count_types()
     if shell.metrics.tokens is not None:
         arrived.update(shell.metrics.tokens.ended())

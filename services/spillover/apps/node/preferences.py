@@ -1,7 +1,7 @@
-"""How long a client wants to wait, and whether it wants to: `Prefer` (RFC 7240) and `?wait_ms=`.
+"""The preferences of a client on waiting: `Prefer` (RFC 7240) and `?wait_ms=`.
 
-A preference that is not understood is as if it had not been sent; a parameter that is wrong is
-refused. Waits beyond WAIT_MAX_S are cut to that: who waits longer asks again.
+A preference that is not understood counts as not sent; a parameter that is wrong is refused. Waits
+are cut to WAIT_MAX_S: a client that waits longer asks again.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ WAIT_MAX_S = 60
 WAIT_MS_MAX = WAIT_MAX_S * 1000
 
 MILLISECONDS = re.compile(rb"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-"""Numbers as JSON writes them. float() takes more than these, such as 5_000."""
+"""The numbers as JSON writes them. float() takes more than these, such as 5_000."""
 
 PARAMETERS_MAX = 100
 
 _PREFERENCES = re.compile(rb'(?:[^",]|"(?:[^"\\]|\\.)*"?)+')
-"""Each of a list; commas within quotes do not separate."""
+"""The items of a list; commas within quotes do not separate."""
 
 _SECONDS_DIGITS_MAX = 9
 
@@ -35,8 +35,7 @@ class Preferences(NamedTuple):
 
 
 def read_preferences(value: bytes) -> Preferences:
-    """Returns the preferences in a header's value; where one comes several times, the first
-    counts."""
+    """Returns the preferences in a header's value; of several alike, the first counts."""
     found: dict[bytes, bytes] = {}
     for preference in _PREFERENCES.findall(value):
         name, _, given = preference.partition(b";")[0].partition(b"=")
@@ -74,7 +73,8 @@ def _seconds(given: bytes) -> int | None:
 
 
 def waited_line(preferences: Preferences) -> bytes:
-    """Returns what an answer that came in time says of the preference to wait for it so long."""
+    """Returns the line by which an answer that came in time says that the preference was
+    followed."""
     if not (preferences.respond_async and preferences.wait_s):
         return b""
     return b"preference-applied: wait=%d\r\n" % preferences.wait_s

@@ -1,7 +1,6 @@
-"""One process of several on this machine that are one cluster: what it has from the process that
-started it, which stands in the environment, and what is served by one of them at a time (decision
-0050). That which starts them is in `testbed.processes`.
-"""
+"""One process of several on this machine that are one cluster (decision 0050): what it gets from
+the process that started it, by the environment, and what one of them serves at a time.
+`testbed.processes` starts them."""
 
 from __future__ import annotations
 
@@ -29,11 +28,11 @@ VARIABLE = "SPILLOVER_PROCESS"
 """The variable of the environment by which a process knows that it is one of several."""
 
 BEAT_S = 1.0
-"""The seconds between signs of life of a process to whoever started it."""
+"""The time, in seconds, between signs of life of a process to the one that started it."""
 
 
 class OwnProcess(msgspec.Struct, frozen=True):
-    """The things that a process has from whoever started it."""
+    """The things that a process gets from the one that started it."""
 
     number: int
     """The number of the process, counted from 1."""
@@ -47,7 +46,7 @@ class OwnProcess(msgspec.Struct, frozen=True):
     file_fd: int
     """The file that has the topology, and is locked by the process that serves neighbors."""
     life_fd: int
-    """The pipe into which it tells that it runs."""
+    """The pipe on which the process says that it runs."""
 
     @property
     def of_site(self) -> SiteProcess:
@@ -61,7 +60,7 @@ class OwnProcess(msgspec.Struct, frozen=True):
 
     def bind(self, sockets: ExitStack) -> list[socket.socket | None]:
         """Returns the sockets for clients, neighbors, the other processes, and clients of a proxy;
-        None where there is nobody of the kind. Raises InputError."""
+        None for a kind of caller that there is not. Raises InputError."""
         public = bind_socket(*self.public, is_shared=True)
         proxy = None if self.proxy is None else bind_socket(*self.proxy, is_shared=True)
         peer = None if self.peer_fd is None else socket.socket(fileno=self.peer_fd)
@@ -74,12 +73,13 @@ class OwnProcess(msgspec.Struct, frozen=True):
         return bound
 
     def not_inherited(self, bound: Sequence[socket.socket | None]) -> list[socket.socket | None]:
-        """Returns those of its sockets that no other process has: closed, nobody listens there."""
+        """Returns the sockets that no other process has: once closed, nobody listens there."""
         public, _, own, proxy = bound
         return [public, own, proxy]
 
     def tell_alive(self) -> None:
-        """Tell that it listens, and from then on that it runs, in the loop that runs now."""
+        """Say that the process listens and, from then on, that it runs, in the loop that runs
+        now."""
         with suppress(OSError):  # a full pipe says as much, and without a reader it ends soon
             os.write(self.life_fd, b".")
         asyncio.get_running_loop().call_later(BEAT_S, self.tell_alive)
@@ -101,13 +101,13 @@ class OwnProcess(msgspec.Struct, frozen=True):
             await turn.wait()
         except asyncio.CancelledError:
             is_given_up.set()
-            fcntl.lockf(self.file_fd, fcntl.LOCK_UN)  # it may have come just now
+            fcntl.lockf(self.file_fd, fcntl.LOCK_UN)  # the turn may have come just now
             raise
 
 
 def own_process(environment: MutableMapping[str, str]) -> OwnProcess | None:
-    """Returns which of several processes this one is, or None; the environment of what it starts
-    does not say so any more."""
+    """Returns which of several processes this one is, or None. The environment of what it starts no
+    longer says so."""
     told = environment.pop(VARIABLE, None)
     if told is None:
         return None

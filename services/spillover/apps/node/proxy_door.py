@@ -1,7 +1,7 @@
 """The door of a service: a listener of its own, where every method and path is one request that is
-passed on as it is. What it may wait for, and which type it has, its headers or routes say.
+passed on as it is. Its headers, or routes, say what it may wait for and which type it has.
 
-How requests are read is in `door_connection`, what answers look like in `passed_answers`.
+`door_connection` knows how requests are read, and `passed_answers` what answers look like.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ from spillover.model.routes import Route
 STOP_S = 2.0
 
 WAYS_MAX = 1024
-"""The most addresses that are remembered with what headers say of them: heads are known again by
-that."""
+"""The most addresses for which the meaning of headers is remembered: heads are known again by
+it."""
 
 KIND_PARTS = 2
 """The number of parts of the path, from its beginning, that tell requests without a type apart,
@@ -101,7 +101,7 @@ class ProxyDoor:
         )
         self.leaving_idle_s = math.inf
         self.way_of = lru_cache(WAYS_MAX)(self._way_of)
-        """Returns what is told of requests that come from an address by a scheme."""
+        """Returns what headers say of requests that come from an address by a scheme."""
         self._servers: list[asyncio.Server] = []
         self._stopped = asyncio.Event()
         self._emptied: asyncio.Event | None = None
@@ -122,7 +122,7 @@ class ProxyDoor:
 
     @property
     def connections(self) -> set[DoorConnection]:
-        """Returns those that are open."""
+        """Returns the connections that are open."""
         return self._swept.connections
 
     @property
@@ -132,7 +132,7 @@ class ProxyDoor:
 
     @property
     def connection_count(self) -> int:
-        """Returns how many connections there are, also those that have only begun."""
+        """Returns how many connections there are, including those that have only begun."""
         return len(self.connections) + len(self._handshakes)
 
     async def serve(self, sockets: Sequence[socket.socket]) -> None:
@@ -160,12 +160,12 @@ class ProxyDoor:
             connection.leave()
 
     def stop_listening(self) -> None:
-        """Let nobody connect any more."""
+        """Let no client connect any more."""
         for server in self._servers:
             server.close()
 
     def stop(self) -> None:
-        """Have `serve` return, once what was answered has left or the time for that is up."""
+        """Have `serve` return once the answers have left, or the time for that is up."""
         self._stopped.set()
 
     def _way_of(self, client: str, scheme: str) -> Ingress:
@@ -199,7 +199,7 @@ class ProxyDoor:
         return None
 
     def tenant_of(self, head: RequestHead, address: str) -> str:
-        """Returns whose request it is. Raises Problem where it is nobody's who is let in."""
+        """Returns the tenant of a request. Raises Problem if it belongs to nobody who is let in."""
         if self._doors is None:
             return ""
         shown = [value for name, value in head.fields if name.lower() == b"proxy-authorization"]
@@ -209,7 +209,7 @@ class ProxyDoor:
     def pass_on(
         self, answer: PassedAnswer, asked: Asked, way: Ingress, body: bytes, received_s: float
     ) -> None:
-        """Pass a request on that has come whole. Raises Problem where it is not taken."""
+        """Pass on a request that has come whole. Raises Problem if it is not taken."""
         head, tenant, known = asked
         route = self.route_of(head) if self._routes else None
         beside = None
@@ -250,11 +250,11 @@ class ProxyDoor:
         answer.taken(entry)
 
     def page_of(self, head: RequestHead) -> Page | None:
-        """Returns the page of a browser that asks; None where none says that it does."""
+        """Returns the page of a browser that asks; None if none says that it does."""
         return Page(self._origins, head) if b"origin" in head.names else None
 
     def _beside_of_page(self, answer: PassedAnswer, head: RequestHead) -> Unqueued | None:
-        """Returns what passes a preflight on beside the queue. Returns None for what is no
+        """Returns what passes a preflight on beside the queue. Returns None if the request is no
         preflight, or cannot be passed on there: it goes the way of all others, which may lead to a
         neighbor."""
         answer.page = page = Page(self._origins, head)
@@ -314,7 +314,7 @@ def _of_tenant(own: OwnRequest, tenant: str, key: str | None) -> OwnRequest | Pa
 
 
 def _with_key(passed: PassedRequest, key: bytes) -> PassedRequest:
-    """Returns the request with this for an `Idempotency-Key`."""
+    """Returns the request with this key as its `Idempotency-Key`."""
     fields = tuple((name, key if name.lower() == b"idempotency-key" else value)
                    for name, value in passed.headers)  # fmt: skip
     return replace(passed, headers=fields)

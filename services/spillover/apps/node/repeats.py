@@ -1,8 +1,9 @@
-"""Requests that pass through under a key (`Idempotency-Key`) which another one has that is still
-under way: who gives up and asks again at once mostly comes before its first request has ended.
+"""The requests that pass through under a key (`Idempotency-Key`) while another one with that key is
+under way: a client that gives up and asks again at once mostly comes before its first request has
+ended.
 
-Such a request waits a moment for the other one to end, and is taken then. What becomes of requests
-that are taken is not known here.
+Such a request waits a moment for the other one to end, and is taken then. How requests that are
+taken go on is not known here.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from spillover.model.ids import name_of
 from spillover.model.request import DONE, Answer, Request
 
 KEY_WAIT_S = 1.0
-"""The time that a request under the same key has to end while its client seems to be there. A
-client that has gone in an orderly way is found out by what is sent to it
+"""The time, in seconds, that the other request under the same key has to end while its client seems
+to be there. A client that has gone in an orderly way is found out by what is sent to it
 (`live.http1.half_closed`), within a quarter of a second and the way there and back."""
 
 _CONFLICT = "under way; its answer is passed on as it comes and not kept"
@@ -30,10 +31,10 @@ class Waits(Sink, Protocol):
     """The sink of a request that waits."""
 
     repeat: KeyRepeat | None
-    """The wait that has to hear when the client leaves; None while there is none."""
+    """The wait that is told when the client leaves; None while there is none."""
 
     def taken(self, entry: IdempotencyRecord) -> None:
-        """Note the entry of the request: it is under way, or has come to its end already."""
+        """Note the entry of the request, which is under way or has already ended."""
 
     def refuse(self, problem: Problem) -> None:
         """Answer with a problem: the request is not taken."""
@@ -74,7 +75,7 @@ class KeyRepeat:
             self._refuse("conflict", f"{_CONFLICT}, and too many wait for it")
 
     def __call__(self, told: Told) -> None:
-        """Have the request taken soon: the other one has ended, which the machine tells in the
+        """Have the request taken soon, as the other one has ended. The machine calls this in the
         midst of its work."""
         asyncio.get_running_loop().call_soon(self._other_ended, told)
 

@@ -1,4 +1,4 @@
-"""Cancelling requests by name; asking for them is in `lookups`."""
+"""The cancelling of requests by name; `lookups` has asking for them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
 
     @app.delete("/requests/{request_id:path}", responses={**told, 202: accepted})
     async def delete_request(request_id: str, request: Request) -> Response:
-        """Cancel it, wherever it is. What has ended stays as it ended."""
+        """Cancel a request, wherever it is. One that has ended stays as it ended."""
         own_id = request_id_of(tenant_in(request.scope), request_id)
         entry = shell.requests.home.find(own_id)
         if entry is not None:
@@ -60,7 +60,7 @@ def add_request_routes(app: FastAPI, shell: NodeShell) -> None:
 
 
 async def _cancel(shell: NodeShell, entry: IdempotencyRecord) -> None:
-    """Has a request cancelled, and waits a moment for what comes of it."""
+    """Has a request cancelled, and waits a moment for its end."""
     home_requests = shell.requests.home
     if entry.answer is None:
         waiter = FutureWaiter()

@@ -1,4 +1,4 @@
-"""A request as whoever asks for it sees it: `GET /requests/{id}` and the body of a 202."""
+"""A request as a caller that asks for it sees it: `GET /requests/{id}` and the body of a 202."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _STATES = {
 
 
 def request_view(shell: NodeShell, entry: IdempotencyRecord) -> dict[str, Any]:
-    """Returns a request as its home tells of it; one that has ended, as its client was told."""
+    """Returns a request as its home knows it; if it has ended, with what its client was told."""
     shown: dict[str, Any] = {"id": entry.name, "state": "", "type": entry.type}
     answer = entry.answer
     if answer is None:
         visit = shell.machine.register.visits.get(entry.ref)
-        # Not in the register and not answered: on its way from the server, the delivery.
+        # Neither in the register nor answered, its answer is being delivered from the server.
         shown["state"] = RUNNING if visit is None else _STATES[visit.state]
         if visit is not None:
             shown |= _whereabouts(visit)
@@ -42,7 +42,7 @@ def request_view(shell: NodeShell, entry: IdempotencyRecord) -> dict[str, Any]:
 
 
 def ended_view(entry: IdempotencyRecord, problem: Problem) -> dict[str, Any]:
-    """Returns the same of a request that will not be answered any more, for this reason."""
+    """Returns the view of a request that will not be answered any more, for this reason."""
     return {
         "id": entry.name,
         "state": "failed",
@@ -53,8 +53,7 @@ def ended_view(entry: IdempotencyRecord, problem: Problem) -> dict[str, Any]:
 
 def visit_view(shell: NodeShell, visit: Visit, answer: Answer | None = None) -> dict[str, Any]:
     """Returns what a cluster that relays or runs a request knows of it; with its answer, how it
-    ended.
-    """
+    ended."""
     shown = {
         "id": name_of(visit.request.id),
         "state": _STATES[visit.state],
@@ -72,7 +71,7 @@ def encode_view(shell: NodeShell, entry: IdempotencyRecord) -> bytes:
 
 
 def location(name: str) -> str:
-    """Returns where to ask for the request."""
+    """Returns the path at which to ask for the request."""
     return f"/requests/{quote(name, safe='')}"
 
 

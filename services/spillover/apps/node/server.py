@@ -43,18 +43,19 @@ if TYPE_CHECKING:
 Servers: TypeAlias = "Sequence[HttpServer | ProxyDoor]"
 
 LAST_WORDS_S = 0.1
-"""The seconds for which what comes in at the end of a node is still answered: 503, by which a
-neighbor that has not heard of the end decides again. A connection that is just closed would leave
-it in doubt."""
+"""The time, in seconds, for which messages at the end of a node are still answered: with 503, by
+which a neighbor that has not heard of the end decides again. A connection that is just closed would
+leave it in doubt."""
 
 ACCEPTED_S = 0.01
-"""So long before its doors close nobody begins to connect, for who has connected to be accepted:
-else he is reset, perhaps with a request sent. Whoever comes meanwhile is refused a second later, so
-that it is short where no balancer has gone before."""
+"""The time, in seconds, before its doors close in which no client begins to connect, so that those
+who have connected are accepted. Otherwise they would be reset, perhaps with a request sent. Clients
+that come meanwhile are refused a second later, so that it is short where no balancer has gone
+before."""
 
 IDLE_LEAVING_S = 1.0
-"""The least seconds for which a connection without a request is kept that a client is to let go of:
-who sends one just then is answered."""
+"""The least time, in seconds, for which a connection without a request is kept that a client is to
+let go of: a client that sends a request just then is answered."""
 
 BUSY_LOOK_S = 0.05
 
@@ -67,12 +68,12 @@ class Ends(NamedTuple):
     """The events that have a node end. Each is set for good."""
 
     stop: asyncio.Event
-    """Is set when the node shall drain and then end."""
+    """Set when the node shall drain and then end."""
     soon: asyncio.Event
-    """Is set when the node shall drain at once, without a lame duck: somebody waits for its end at
-    a terminal."""
+    """Set when the node shall drain at once, without a lame duck: somebody waits for its end at a
+    terminal."""
     end: asyncio.Event
-    """Is set when the node shall end without a drain."""
+    """Set when the node shall end without a drain."""
 
 
 async def serve_node(
@@ -98,13 +99,14 @@ async def serve_node(
     token_files: TokenFiles | None = None,
     make_shell: Callable[..., NodeShell] = NodeShell,
 ) -> None:
-    """Serve one cluster, or one `node` of several that it has, or as one `process` of several that
-    are the cluster, until SIGTERM or SIGINT, then leave
-    (`_leave` has the limits) and return. A second signal ends it at once, and with `end_with_stdin`
-    the end of standard input. With `peer_bind` neighbors are served there alone, with `proxy_bind`
-    the clients of the service that requests are passed to. A `store` has to take a configuration
-    first; unless `config_from_peers` none is taken that others go by. `credentials` are for `https`
-    doors; `token_files` say whom to let in. Raises InputError, as `make_shell` does.
+    """Serve one cluster until SIGTERM or SIGINT, then leave (`_leave` has the limits) and return.
+
+    `node` is which one of several nodes of the cluster this is, `process` which one of several
+    processes. A second signal ends it at once; so does, with `end_with_stdin`, the end of standard
+    input. With `peer_bind` neighbors are served there alone, and with `proxy_bind` the clients of
+    the service to which requests are passed. A `store` has to take a configuration first; unless
+    `config_from_peers`, none is taken that others go by. `credentials` are for `https` doors, and
+    `token_files` say who is let in. Raises InputError, as `make_shell` does.
     """
     with contextlib.ExitStack() as sockets:
         if process is None:
@@ -146,8 +148,8 @@ async def serve_node(
 
 
 async def _is_ready(shell: NodeShell, ends: Ends) -> bool:
-    """Returns whether its servers can run requests, or False where it was to end before they could.
-    Raises InputError where they cannot. Nobody is answered before: a server would be cold."""
+    """Returns whether the node's servers can run requests; False if the node was to end before they
+    could. Raises InputError if they cannot. Nobody is answered before: a server would be cold."""
     is_ready = False
     preparing = asyncio.create_task(shell.be_ready())
     try:
@@ -182,7 +184,7 @@ async def _until_over(
     running: asyncio.Task[None],
     serving: asyncio.Future[Any],
 ) -> None:
-    """Return once it is to end and has left, or is to end at once."""
+    """Return once the node is to end and has left, or is to end at once."""
     await _first(ends.stop.wait(), ends.end.wait(), running, serving)
     tell_drained(shell.machine)
     if not ends.end.is_set():
@@ -197,10 +199,12 @@ async def _leave(
     ends: Ends,
     limits_s: tuple[float, float, float],
 ) -> None:
-    """Drain; then let nobody connect any more, and answer what has come in the meantime. It went to
-    neighbors: as long as clients find somebody here, they send more. The limits are for requests
-    under way, of that for results that nobody has fetched, and for the lame duck before, which
-    SIGINT leaves out."""
+    """Drain; then let nobody connect any more, and answer what has come in the meantime.
+
+    Requests that came meanwhile went to neighbors: clients send more as long as they find somebody
+    here. The limits are for requests under way, within that for results that nobody has fetched,
+    and for the lame duck before, which SIGINT leaves out.
+    """
     drain_s, results_s, lame_duck_s = limits_s
     lame_duck_s = 0.0 if ends.soon.is_set() else lame_duck_s
     rest_s = await shell.drain(drain_s, results_s, lame_duck_s)
@@ -213,7 +217,7 @@ async def _leave(
         await asyncio.sleep(BUSY_LOOK_S)
     rest_s = until_s - shell.now_s
     await wait_for_requests(shell.requests.home, shell.requests.foreign, rest_s)
-    # What is passed on beside the servers is no request of the node: only doors know of it.
+    # A request beside the servers is no request of the node: only doors know of it.
     doors = [server for server in servers if not isinstance(server, HttpServer)]
     while shell.now_s < until_s and any(door.is_busy for door in doors):  # noqa: ASYNC110
         await asyncio.sleep(BUSY_LOOK_S)
@@ -225,7 +229,7 @@ def _asks_others(shell: NodeShell) -> bool:
 
 
 def _watch(shell: NodeShell, servers: Servers, lame_duck_s: float) -> None:
-    """Has clients go elsewhere while the node drains, and looks after files."""
+    """Has clients go elsewhere while the node drains, and watches the number of files."""
 
     def changed(is_leaving: bool) -> None:  # noqa: FBT001 - as it is told
         idle_s = max(IDLE_LEAVING_S, lame_duck_s) if is_leaving else None
@@ -250,7 +254,8 @@ def _bind(
 def _servers(
     shell: NodeShell, app: HotPaths, credentials: Credentials | None, *, apart: bool
 ) -> list[HttpServer]:
-    """Returns a server for each door: that of clients, or of all, and that of neighbors."""
+    """Returns a server for each door: one for clients, or for all callers, and one for
+    neighbors."""
     of_peers = CertifiedPeers(app, shell.neighborhood.peers) if shell.topology.is_secure else app
     apps: list[AsgiApp] = [PublicOnly(app), PeersOnly(of_peers)] if apart else [of_peers]
     tls = door_contexts(shell.topology, shell.cluster, credentials, apart=apart)
@@ -261,8 +266,8 @@ def _servers(
 def _servers_of(
     process: OwnProcess, shell: NodeShell, app: HotPaths, credentials: Credentials | None
 ) -> list[HttpServer]:
-    """Returns a server for each door of a process of several: that of clients, that of neighbors if
-    there are any, and that of the other processes."""
+    """Returns a server for each door of a process of several: for clients, for neighbors if there
+    are any, and for the other processes."""
     of_peers = CertifiedPeers(app, shell.neighborhood.peers) if shell.topology.is_secure else app
     of_clients, tls = door_contexts(shell.topology, shell.cluster, credentials, apart=True)
     bounds, neighbors = _bounds(shell), PeersOnly(of_peers, has_siblings=False)
@@ -286,7 +291,7 @@ def _doors(
     proxy_bind: tuple[str, int] | None,
     allowed_origins: frozenset[str],
 ) -> list[ProxyDoor]:
-    """Returns the doors of the service that requests are passed to: one, if there is any."""
+    """Returns the doors of the service to which requests are passed: one, if there is any."""
     if proxy_bind is None:
         return []
     from spillover.apps.node.proxy_door import ProxyDoor  # noqa: PLC0415 - few have such a door
@@ -297,7 +302,7 @@ def _doors(
 
 
 def _watched(shell: NodeShell, token_files: TokenFiles | None) -> Access | None:
-    """Returns who is let in, by files that are read again until the node ends."""
+    """Returns the access rules, by files that are read again until the node ends."""
     if token_files is None:
         return None
     token_files.on_change = Tenants(shell, token_files.tokens).go_by
@@ -306,7 +311,7 @@ def _watched(shell: NodeShell, token_files: TokenFiles | None) -> Access | None:
 
 
 def _settle_memory() -> None:
-    """Has the collector look no more at what is there now, once the node listens: that stays."""
+    """Has the garbage collector skip all that is there now, once the node listens: that stays."""
     _log.info(Message("node listens"))
     keep_freed_memory()
     gc.collect()
@@ -320,8 +325,8 @@ async def close_node(
     serving: asyncio.Future[Any],
     last_words_s: float = LAST_WORDS_S,
 ) -> None:
-    """End a node that runs: nothing is asked any more, then nothing taken, then nothing answered.
-    All doors stay open until the node takes nothing more, and for last words."""
+    """End a node that runs: first nothing is asked any more, then nothing taken, then nothing
+    answered. All doors stay open until the node takes nothing more, and for last words."""
     for server in servers:
         server.leave(last_words_s)
     running.cancel()
@@ -334,7 +339,8 @@ async def close_node(
 
 
 async def _first(*waits: Awaitable[object]) -> None:
-    """Waits until one is done, drops those that were made here, and raises what failed."""
+    """Waits until one is done, drops those that were made here, and raises the error of one that
+    failed."""
     futures = [asyncio.ensure_future(wait) for wait in waits]
     done, _ = await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
     for wait, future in zip(waits, futures, strict=True):
@@ -349,7 +355,7 @@ def _rereads(
     token_files: TokenFiles | None,
     store: ConfigurationStore | None,
 ) -> list[Callable[[], None]]:
-    """Returns what has files read at once that else are looked at now and then."""
+    """Returns the calls that read files at once which are otherwise read now and then."""
     return [
         *([] if credentials is None else [credentials.wake]),
         *([] if token_files is None else [token_files.look_now]),

@@ -1,6 +1,6 @@
-"""`/session`: a client has one long answer of its node, and is told there of changes of the
-federation (decision 0041). Dispatched by `hot_paths`. What is said is in `live.membership.clients`.
-"""
+"""The path `/session`: a client has one long answer of its node, on which changes of the federation
+are told (decision 0041). `hot_paths` dispatches it, and `live.membership.clients` has the
+messages."""
 
 from __future__ import annotations
 
@@ -33,21 +33,22 @@ from spillover.model.topology import Topology
 LOOK_S = 0.25
 
 TELL_S = 0.05
-"""Other nodes of the cluster are told so often how many clients are here, where that has changed:
-what they let in meanwhile may be too many."""
+"""The time, in seconds, between two messages to other nodes of the cluster about how many clients
+are here, where that has changed. What those let in meanwhile may be too many."""
 
 ASKED_WITHIN_S = 2.0
-"""A node that has not told by then whether it has a session is taken to have none."""
+"""The time, in seconds, after which a node that has not said whether it has a session is taken to
+have none."""
 
 _FOUND, _NOT_FOUND = b'{"found":true}', b'{"found":false}'
 
 ATTEMPT = re.compile("[0-9]{1,9}")
 QUERY_MAX = 8
-"""The most fields of a query; later versions may say more."""
+"""The most fields of a query; later versions may have more."""
 
 
 class SessionPaths:
-    """The paths of sessions at one node; with `access`, sessions end where their API token does not
+    """The paths of sessions at one node. With `access`, a session ends when its API token does not
     count any more."""
 
     def __init__(self, shell: NodeShell, access: Access | None = None) -> None:
@@ -126,8 +127,8 @@ class SessionPaths:
         self.clients.announce(stamp.version, stamp.cluster, servers, stamp.epoch)
 
     def _count_in(self, client: str, tenant: str) -> None:
-        """Count a session of a tenant. Raises Problem where it has as many as it may; a client that
-        comes again, perhaps after a connection that it has lost, takes its own place."""
+        """Count a session of a tenant. Raises Problem if the tenant has as many as it may. A client
+        that comes again, perhaps after a connection that it has lost, takes its own place."""
         quotas = self._shell.requests.home.quotas
         if quotas is None or not tenant:
             return
@@ -155,11 +156,11 @@ class SessionPaths:
 
     @property
     def here(self) -> Sessions:
-        """Returns what other nodes are told."""
+        """Returns the sessions here, as other nodes are told."""
         return Sessions(*self.clients.here)
 
     def hear(self, node: int, told: Sessions | None) -> None:
-        """Another node tells this; None where it is not heard any more."""
+        """Take in the sessions of another node; None once it is not heard any more."""
         self.clients.hear(node, None if told is None else NodeCount(told.clients, told.let_in))
         self._shell.neighborhood.streams.tell_clients(self.clients.of_cluster)
 
@@ -170,7 +171,7 @@ class SessionPaths:
             site.share_sessions(self)
 
     def _counted(self, of_cluster: int) -> None:
-        """Clients have come or gone here."""
+        """Note that clients have come or gone here."""
         self._shell.neighborhood.streams.tell_clients(of_cluster)
         if self._shared_with is not None and not self._is_telling:
             self._is_telling = True
@@ -182,9 +183,9 @@ class SessionPaths:
             self._shared_with.say_sessions()
 
     async def _left_elsewhere(self, exchange: Exchange) -> bool:
-        """Have the other nodes end the session that a client leaves, whose connection for that has
-        come to this one. Returns whether one had it; False where too many questions wait for other
-        nodes: the session ends with its connection then."""
+        """Have the other nodes end the session of a client that leaves, whose connection for that
+        has come to this one. Returns whether one had it. Returns False if too many questions wait
+        for other nodes: the session then ends with its connection."""
         site = self._shared_with
         if site is None or exchange.asked_as or site.looked_up >= site.looked_up_max:
             return False
@@ -222,7 +223,7 @@ class SessionPaths:
         if self.clients.closed:
             raise Problem("not_ready", "the node ends")
         if self._shell.machine.draining:
-            # Perhaps it is only late: a cluster that is added again may hear of it after clients.
+            # Perhaps it is only late: an added cluster may hear of its return after clients do.
             raise Problem("draining", "the cluster is draining", retry_after_s=1.0)
         is_full = self.clients.is_full_for(client)
         wait_s = self.clients.let_in(client)
@@ -235,7 +236,7 @@ class SessionPaths:
         raise Problem("reconnect_limit", detail, retry_after_s=wait_s)
 
     def _numbers(self) -> Mapping[str, int]:
-        """Returns how many clients the neighbors have that say so."""
+        """Returns how many clients each neighbor has, of those that tell."""
         return {
             neighbor.id: neighbor.report.clients
             for neighbor in self._shell.machine.neighbors
@@ -244,7 +245,7 @@ class SessionPaths:
 
 
 def _put(exchange: Exchange, ended: asyncio.Event, line: bytes) -> None:
-    """Write a line to a client. One that does not read must not miss any, and is let go of."""
+    """Write a line to a client. A client that does not read must not miss any, and is let go of."""
     if exchange.connection.write_paused:
         exchange.break_off()
         ended.set()
@@ -253,8 +254,8 @@ def _put(exchange: Exchange, ended: asyncio.Event, line: bytes) -> None:
 
 
 def _asked(exchange: Exchange) -> tuple[str, int | None, bool]:
-    """Returns which client asks, about which of its attempts, and whether it has moved. Raises
-    Problem."""
+    """Returns the client that asks, the attempt that it asks about, and whether it has moved.
+    Raises Problem."""
     try:
         query = parse_qs(exchange.query.decode("ascii"), max_num_fields=QUERY_MAX)
     except ValueError as error:

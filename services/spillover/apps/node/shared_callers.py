@@ -1,7 +1,7 @@
-"""The connections on which neighbors hand requests over that share them: what comes in frames is
-taken as what comes by POST (`peer_paths`), and answered in frames.
+"""The shared connections on which neighbors hand requests over. Requests in frames are taken as
+those by POST are (`peer_paths`), and answered in frames.
 
-Whose a connection is, is settled before it is shared, and looked at again with each request: a
+The peer of a connection is settled before it is shared, and checked again with each request: a
 neighbor may leave, and a certificate end.
 """
 
@@ -42,14 +42,14 @@ from spillover.live.tls.certified import PeerCertificate
 from spillover.model.request import Answer, Request
 
 READ_S: Final = 10.0
-"""The time that a neighbor has to send all of a request."""
+"""The time, in seconds, that a neighbor has to send all of a request."""
 
 UNREAD_S: Final = 60.0
-"""The longest time that a neighbor may read nothing of what was written."""
+"""The longest time, in seconds, for which a neighbor may read nothing of what was written."""
 
 UNREAD_MAX_BYTES: Final = 1_048_576
-"""A neighbor that does not read has its requests refused while more than this waits for it. What it
-sends is read all the same: a system gives a connection up whose other end takes nothing."""
+"""The number of unread bytes from which on a neighbor's requests are refused. What it sends is read
+all the same: a system gives a connection up whose other end takes nothing."""
 
 SOON_MAX_BYTES: Final = 16_777_216
 """Nothing more is read of a neighbor that leaves more than this unread of what is short: some
@@ -59,24 +59,25 @@ NOT_TAKEN: Final = -1
 """The ref of a request that is about to be taken."""
 
 READ_BY: Final = {FORWARD: wire.decode_forward, PASS: passed_wire.decode_pass}
-"""What reads a request that is handed over, by its kind."""
+"""The function that reads a request that is handed over, by its kind."""
 
 LAST_WORDS_S: Final = 0.5
-"""The time that a neighbor has to close a connection on which nothing is under way any more."""
+"""The time, in seconds, that a neighbor has to close a connection on which nothing is under way any
+more."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
 class Check(Protocol):
-    """Checks whether a request of this neighbor may be taken; raises Problem if not."""
+    """A check whether a request of this neighbor may be taken; it raises Problem if not."""
 
     def __call__(self, kind: int, request: Request, peer: Peer) -> None: ...
 
 
 class SharedCaller(SharedConnection):
     """A connection on which a neighbor hands requests over. For its server it is a connection like
-    any other, but that none of its bounds is the server's (`bounds.Due`)."""
+    any other, except that none of its bounds is the server's (`bounds.Due`)."""
 
     due_s = cut_s = math.inf
 
@@ -100,13 +101,13 @@ class SharedCaller(SharedConnection):
         self._refs: dict[int, int] = {}
         """The requests that are under way, by their numbers."""
         self._unread_refusals = 0
-        """How many requests were refused since the neighbor has not read."""
+        """The number of requests that were refused because the neighbor has not read."""
         self._has_ended = False
         """Whether nothing more is sent."""
         self._moving_bytes = 0
-        """How much of what is here counts as moving."""
+        """The number of bytes here that count as moving."""
         self._timer: asyncio.TimerHandle | None = None
-        """Ends requests that do not come whole in time."""
+        """The timer that ends requests which do not come whole in time."""
         self._unread: asyncio.TimerHandle | None = None
         opened = transport.get_extra_info("socket")
         if opened is not None:
@@ -117,10 +118,10 @@ class SharedCaller(SharedConnection):
     # --- what the server tells ----------------------------------------------------------------
 
     def leave(self) -> None:
-        """Do nothing: where a neighbor is to send its work, reports tell."""
+        """Do nothing: reports say where a neighbor is to send its work."""
 
     def shutdown(self) -> None:
-        """End the connection once what is under way is answered."""
+        """End the connection once all that is under way is answered."""
         self._callee.leave()
         self.write_soon()
         self._loop.call_later(LAST_WORDS_S, self._end_if_done)
@@ -187,7 +188,7 @@ class SharedCaller(SharedConnection):
             self.transport.abort()
 
     def wait_unread(self) -> None:
-        """Count what is unread."""
+        """Count the bytes that are unread."""
         self._count()
 
     def connection_lost(self, _: Exception | None) -> None:
@@ -205,10 +206,10 @@ class SharedCaller(SharedConnection):
     # --- requests -----------------------------------------------------------------------------
 
     def _take(self, kind: int, number: int, body: bytes, read_s: float) -> None:
-        """Take a request, or refuse it. A bug is the end of that request, not of all."""
+        """Take a request, or refuse it. A bug ends that request, and not all of them."""
         begun_s = self._callee.begun_s(number) if len(body) > CHUNK_BYTES else read_s
         if begun_s is None:
-            return  # it was dropped in the same read
+            return  # the request was dropped in the same read
         try:
             if self.out.is_blocked and self.out.unsent_bytes > UNREAD_MAX_BYTES:
                 self._refuse_unread(number)
@@ -223,14 +224,14 @@ class SharedCaller(SharedConnection):
             self._refs[number] = NOT_TAKEN
             told = forwarded, begun_s + forwarded.remaining_s, peer.neighbor, asker, outlet
             ref = self._shell.requests.foreign.take(*told)
-            if number in self._refs:  # else it is settled already
+            if number in self._refs:  # else the request is settled already
                 self._refs[number] = ref
         except wire.MalformedMessage as error:
             self._complain(REQUEST, str(error))
             self._callee.refuse(number, wire.encode_refused("invalid"))
         except TurnedAway:
             self._callee.refuse(number, wire.encode_refused("not_a_neighbor"))
-            self.shutdown()  # on another connection it says anew who it is
+            self.shutdown()  # on another connection the caller names itself anew
         except Problem as problem:
             self._callee.refuse(number, wire.encode_refused(problem.reason))
         except Exception:  # noqa: BLE001 - see above
@@ -238,23 +239,23 @@ class SharedCaller(SharedConnection):
             self.break_off(number)
 
     def _refuse_unread(self, number: int) -> None:
-        """Refuse one more request of a neighbor that does not read. It has STREAMS_MAX at most
-        before it reads; who sends more is not read any more."""
+        """Refuse one more request of a neighbor that does not read. It may send STREAMS_MAX at most
+        before it reads; after that it is not read any more."""
         self._unread_refusals += 1
         if self._unread_refusals > STREAMS_MAX and self.transport.is_reading():
             self.transport.pause_reading()
         self._callee.refuse(number, wire.encode_refused("queue_full"))
 
     def has_ended(self, number: int) -> None:
-        """Forget a request: the end of its answer, which passes through, leaves."""
+        """Forget a request, as the end of its answer, which passes through, leaves."""
         self._refs.pop(number, None)
         self.write_soon()
 
     def _settled(
         self, number: int, times: tuple[float, float], ref: int, told: Told, waited_s: float
     ) -> None:
-        """Tells the neighbor what its request has come to; with None the node has ended before.
-        Called by the machine's shell, which a bug in here must not bring down."""
+        """Tells the neighbor the outcome of its request; None says that the node has ended before.
+        The machine's shell calls this, so that a bug in here must not bring it down."""
         self._refs.pop(number, None)
         try:
             if isinstance(told, Answer):
@@ -284,8 +285,8 @@ class SharedCaller(SharedConnection):
     # --- bounds -------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        """Count what is here of requests that are not whole, and what the neighbor does not read.
-        What there is no room for is refused."""
+        """Count the bytes of requests that are not whole, and the bytes that the neighbor does not
+        read. Requests for which there is no room are refused."""
         callee, out, moving = self._callee, self.out, self._shell.room.moving
         unread_bytes = out.unsent_bytes if out.is_blocked else 0
         moving.add(callee.held_bytes + unread_bytes - self._moving_bytes)
@@ -298,7 +299,7 @@ class SharedCaller(SharedConnection):
             self._timer = self._loop.call_later(READ_S, self._look)
 
     def _look(self) -> None:
-        """Refuse what has not come whole in time."""
+        """Refuse the requests that have not come whole in time."""
         self._timer = None
         self._refuse(
             self._callee.begun_before(self._shell.timers.clock() - READ_S), "body_too_slow"
@@ -323,7 +324,7 @@ class SharedCaller(SharedConnection):
         _log.warning(Message("neighbor is not understood", **told))
 
     def _end_for(self, fault: str) -> None:
-        """End the connection for a frame that may not come: what follows would mean nothing."""
+        """End the connection for a frame that may not come: frames behind it would mean nothing."""
         if not self.transport.is_closing():
             self._complain(FRAME, fault)
             self.transport.abort()
@@ -331,8 +332,8 @@ class SharedCaller(SharedConnection):
 
 @dataclass(frozen=True, slots=True)
 class _Outlet:
-    """The way by which an answer that passes through leaves (`passed_back.Outlet`). What frames of
-    `passed_wire` begin with, those of the connection tell."""
+    """The outlet of an answer that passes through (`passed_back.Outlet`). Frames of the connection
+    say what the heads of `passed_wire`'s frames would."""
 
     line: SharedCaller
     callee: Callee
@@ -346,12 +347,12 @@ class _Outlet:
         self.line.write_soon()
 
     def write(self, data: bytes) -> None:
-        """Write a piece of it."""
+        """Write a piece of the answer."""
         self.callee.piece(self.number, data)
         self.line.write_soon()
 
     def end(self, frame: bytes) -> None:
-        """Write its end."""
+        """Write the end of the answer."""
         self.callee.end(self.number, frame[passed_wire.FRAME.size :])
         self.line.has_ended(self.number)
 

@@ -35,36 +35,37 @@ EXPLAIN_PREFIX = "/explain/"
 """The path before a request's name, to ask what happened to it."""
 
 ASKED_AS = b"spillover-site"
-"""A header of what one node passes on to another one: OWNER, KNOWN or LOOKED_AT."""
+"""The header of what one node passes on to another one: OWNER, KNOWN or LOOKED_AT."""
 
 OWNER = b"owner"
-"""The name belongs to the node that is asked."""
+"""The word that the name belongs to the node that is asked."""
 
 KNOWN = b"known"
-"""The node that is asked is to answer only if it knows the name."""
+"""The word that the node that is asked is to answer only if it knows the name."""
 
 ELSEWHERE = b"spillover-elsewhere"
-"""A header of the answer: the name does not belong to the node, or is not known there."""
+"""The header of an answer which says that the name does not belong to the node, or is not known
+there."""
 
 AGAIN_S = 0.02
-"""The pause before it is looked again who has a name, while nodes come and go."""
+"""The pause, in seconds, between two looks at which node has a name, while nodes come and go."""
 
 LOOKS_MAX = 50
-"""The most attempts at a node that may know a request and cannot be asked, AGAIN_S apart: one that
-is dead is not of the site any more by then."""
+"""The most attempts at a node that may know a request and cannot be asked, AGAIN_S apart. A dead
+node has left the site by then."""
 
 LOOKUP_S = 900.0
-"""The time that a sibling has to tell of a request: as long as a client may wait."""
+"""The time, in seconds, that a sibling has to tell of a request: as long as a client may wait."""
 
 _OF_CONNECTION = frozenset({
     *(b"connection", b"content-length", b"expect", b"host", b"keep-alive", b"te", b"trailer"),
     *(b"transfer-encoding", b"upgrade", b"date", b"server", ASKED_AS, ELSEWHERE, HELLO),
     CLUSTER_HEADER,
-    # What a browser tells of its page: the node that it has asked has let it in, and siblings let
-    # pages ask nothing of what nodes ask each other.
+    # These tell of a browser's page. The node that the browser has asked has let it in, and
+    # siblings admit no pages to the calls between nodes.
     *(b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest", b"sec-fetch-user"),
 })  # fmt: skip
-"""Headers that are not passed on."""
+"""The headers that are not passed on."""
 
 
 class SitePaths:
@@ -76,8 +77,8 @@ class SitePaths:
         self._cluster_line = head_lines([(CLUSTER_HEADER, shell.cluster.id.encode())])
 
     def is_of_sibling(self, exchange: Exchange) -> bool:
-        """Returns whether another node passes this on, and makes the exchange what its client has
-        asked. Raises Problem where somebody else says so."""
+        """Returns whether another node passes this on, and turns the exchange into what its client
+        has asked. Raises Problem if somebody else claims to pass it on."""
         if not exchange.path.startswith(AT_SIBLING):
             return False
         check_sibling(self._shell, exchange)
@@ -93,16 +94,16 @@ class SitePaths:
         return True
 
     def tell_cluster(self, exchange: Exchange) -> None:
-        """Have the answer to a client say whose node this is: names belong to the cluster, so that
-        a client may go on at another node of it."""
+        """Have the answer to a client name the cluster of this node: names belong to the cluster,
+        so that a client may go on at another node of it."""
         if not exchange.path.startswith(PEER_PREFIX):
             exchange.header_lines += self._cluster_line
 
     # --- requests that come -------------------------------------------------------------------
 
     def is_here(self, exchange: Exchange, name: str | None, tenant: str) -> bool:
-        """Returns whether a request of this name surely is answered here, so that nobody has to be
-        asked. Without a name it is, unless the node takes nothing more and others do."""
+        """Returns whether a request of this name surely is answered here, so that no other node has
+        to be asked. It is if it has no name, unless this node takes nothing more and others do."""
         if name is None:
             takes_nothing = self._shell.machine.admission.emptying and not exchange.asked_as
             return not (takes_nothing and self._site.staying)
@@ -115,8 +116,8 @@ class SitePaths:
     async def answer(
         self, exchange: Exchange, name: str | None, tenant: str, body: bytes, within_s: float
     ) -> bool:
-        """Have another node answer it if it is that one's, or as this one takes nothing more;
-        returns False where it is to be answered here. Raises Problem, and ClientGone."""
+        """Have another node answer a request that is its own, or any if this node takes nothing
+        more. Returns False if it is to be answered here. Raises Problem, and ClientGone."""
         if name is not None and exchange.asked_as == KNOWN:
             raise _elsewhere(name)
         moving = self._shell.room.moving
@@ -136,7 +137,7 @@ class SitePaths:
 
     @contextmanager
     def _passing_on(self, name: str | None) -> Iterator[None]:
-        """Counts a request that waits for other nodes. Raises Problem where too many do."""
+        """Counts a request that waits for other nodes. Raises Problem if too many wait."""
         site = self._site
         _check_room(site.passed_on, site.passed_on_max, name)
         site.passed_on += 1
@@ -147,7 +148,7 @@ class SitePaths:
 
     @contextmanager
     def _looking_up(self, name: str) -> Iterator[None]:
-        """Counts a question that waits for other nodes. Raises Problem where too many do."""
+        """Counts a question that waits for other nodes. Raises Problem if too many wait."""
         site = self._site
         _check_room(site.looked_up, site.looked_up_max, name)
         site.looked_up += 1
@@ -184,8 +185,8 @@ class SitePaths:
         return False
 
     async def _hand_over(self, exchange: Exchange, body: bytes, within_s: float) -> bool:
-        """Have a node answer it that does not drain; returns whether there is one. Raises Problem
-        where it is lost."""
+        """Have a node that does not drain answer a request; returns whether there is one. Raises
+        Problem if the request is lost."""
         for other in self._site.staying:
             told = await self._ask(other, exchange, OWNER, body, within_s, may_run_twice=False)
             if isinstance(told, Response):
@@ -199,8 +200,8 @@ class SitePaths:
     async def _known_elsewhere(
         self, exchange: Exchange, body: bytes, within_s: float
     ) -> Response | PeerError | None:
-        """Returns the answer of the node that knows the name already; None where there is none, and
-        an error of one that may know it and does not tell."""
+        """Returns the answer of the node that already knows the name; None if there is none.
+        Returns the error of a node that may know it and does not tell."""
         failed = None
         for other in self._site.others:
             told = await self._ask(other, exchange, KNOWN, body, within_s)
@@ -212,7 +213,7 @@ class SitePaths:
     # --- requests that are asked for ----------------------------------------------------------
 
     async def look_up(self, exchange: Exchange, tenant: str, prefix: str = LOOKUP_PREFIX) -> bool:
-        """Have another node tell of a request that is not known here; returns False where none
+        """Have another node tell of a request that is not known here. Returns False if no node
         knows it, or it is known here. Raises Problem, and ClientGone."""
         name = exchange.path.removeprefix(prefix)
         if exchange.asked_as or self.is_known(name, tenant):
@@ -235,13 +236,13 @@ class SitePaths:
         raise Problem("queue_full", detail, id=name, retry_after_s=1.0)
 
     def is_known(self, name: str, tenant: str) -> bool:
-        """Returns whether anything can be told here of a request of this name."""
+        """Returns whether this node can tell anything of a request of this name."""
         visit = self._shell.requests.visit_of(request_id_of(tenant, name))
         return visit is not None or self._is_home(name, tenant)
 
     def _is_home(self, name: str, tenant: str) -> bool:
-        """Returns whether this node has taken a request of this name; a visit of a neighbor's
-        request, which may have the same one, says nothing of whose business the name is."""
+        """Returns whether this node has taken a request of this name. A visit of a neighbor's
+        request, which may have the same name, does not say where the name belongs."""
         return self._shell.requests.home.find(request_id_of(tenant, name)) is not None
 
     async def _ask(
@@ -254,10 +255,13 @@ class SitePaths:
         *,
         may_run_twice: bool = True,
     ) -> Response | PeerError | None:
-        """Returns the answer of a sibling; None where it has none: it is gone, or the name is not
-        its own. Returns the error of one that may be there and gives none: what has that name may
-        be there, too; and of one that is gone, unless it `may_run_twice`. Raises Problem, and
-        ClientGone as soon as nobody waits any more."""
+        """Returns the answer of a sibling; None if it has none, as it is gone or the name is not
+        its own.
+
+        Returns the error of a sibling that may be there and gives no answer, since it may also have
+        the request of that name; and the error of one that is gone, unless the request
+        `may_run_twice`. Raises Problem, and ClientGone as soon as nobody waits any more.
+        """
         headers, method = _passed(exchange.headers), exchange.method
         query = exchange.query.decode("latin-1")
         if method == "HEAD":  # which nodes do not send each other, and which waits for nothing
@@ -277,7 +281,7 @@ class SitePaths:
         try:
             told = await asked
         except PeerError as error:
-            # One that has closed its door may wait for this node, which must not wait for it.
+            # A node that has closed its door may wait for this one, which must not wait for it.
             is_there = number in self._site.others and not self._site.is_over(number, error)
             return error if is_there or not may_run_twice else None
         finally:
@@ -287,13 +291,13 @@ class SitePaths:
 
 
 def _elsewhere(name: str) -> Problem:
-    """Tells the node that asks that the name is not known here."""
+    """Returns the problem that tells the asking node that the name is not known here."""
     headers = [(ELSEWHERE, b"1")]
     return Problem("unknown_request", "not known at this node", name, headers=headers)
 
 
 def _check_room(under_way: int, at_most: int, name: str | None) -> None:
-    """Raise Problem where too much waits for other nodes."""
+    """Raise Problem if too many requests wait for other nodes."""
     if under_way >= at_most:
         detail = "too many requests wait for other nodes of the site"
         raise Problem("queue_full", detail, id=name, retry_after_s=1.0)

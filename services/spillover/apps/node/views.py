@@ -1,4 +1,5 @@
-"""What the cold routes show, as pydantic models: they check it and describe it in the OpenAPI."""
+"""The pages that the cold routes show, as pydantic models: they check a page and describe it in the
+OpenAPI."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class LinkState(BaseModel):
-    """What an operator has done to the way to a neighbor."""
+    """The changes that an operator has made to the way to a neighbor."""
 
     delay_ms: Milliseconds
     loss: Share
@@ -35,7 +36,7 @@ class LinkState(BaseModel):
 
 
 class NeighborState(BaseModel):
-    """What a node believes of a neighbor, and how old that is; null before the first report."""
+    """The beliefs of a node about a neighbor, and their age; null before the first report."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -47,38 +48,43 @@ class NeighborState(BaseModel):
     age_ms: Milliseconds | None
     alive: bool
     delay_ms: Milliseconds = 0.0
-    """One way, as the topology has it."""
+    """The one-way delay in milliseconds, as the topology has it."""
     way_ms: Milliseconds = 0.0
-    """How long a request takes there, as measured; `delay_ms` until one was answered."""
+    """The time in milliseconds that a request takes there, as measured; `delay_ms` until one was
+    answered."""
     forwards: Count = 0
-    """Requests handed to it since the start, whatever came back."""
+    """The number of requests handed to it since the start, whatever came back."""
     pulls: Count = 0
-    """Those of them that it had asked for."""
+    """The number of those requests for which it had asked."""
     came_back: dict[str, Count] = {}
-    """What became of them: answered, refused, lost or recalled. The others are away."""
+    """The number of those requests by how they ended: answered, refused, lost or recalled. The
+    others are away."""
     ahead: int = 0
-    """Requests that wait there less its idle servers, as it last told."""
+    """The number of requests that wait there, less its idle servers, as it last reported."""
     load: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0
-    """What its own clients bring, as a share of what it can do, as it last told."""
+    """The work that its own clients bring, as a share of its capacity, as it last reported."""
     load_age_ms: Milliseconds | None = None
-    """How long ago it told these two, in a report or with anything else; null: never."""
+    """The time in milliseconds since it reported these two, in a report or with another message;
+    null if it never has."""
     link: LinkState | None = None
-    """null where nobody has changed it."""
+    """The changes that an operator has made to the way there; null where nobody has made any."""
     degraded: bool = False
-    """Work fails there, as it says itself or as requests from here have shown: it is given none."""
+    """True if it is given no work since work fails there, by its own word or by requests from
+    here."""
     avoided: bool = False
-    """It is given no work for what came of requests from here: they failed, were lost, or came back
-    too late."""
+    """True if it is given no work because of requests from here that failed, were lost, or came
+    back too late."""
     missed: Count = 0
     """The number of `forwards` that were lost there, or answered later than its load promised, if
     at all."""
     disagreement: str | None = None
-    """What the two topologies say differently of what the clusters share, or that another node is
+    """The difference between the two topologies on what the clusters share, or that another node is
     at the neighbor's address; null as far as they agree."""
 
 
 class TurnedAwayState(BaseModel):
-    """A cluster that lately took this one for its neighbor, and why it was turned away."""
+    """A cluster that lately took this one for its neighbor, and the reason why it was turned
+    away."""
 
     id: ClusterName
     reason: str
@@ -94,8 +100,8 @@ class LedgerState(BaseModel):
 
 
 class RecentState(BaseModel):
-    """Clients' requests that ended in the last seconds. The quantiles are of the system times of
-    those that were done, to within 5 %; null where none was."""
+    """The clients' requests that ended in the last seconds. The quantiles are of the system times
+    of those that were done, to within 5 %; null where none was."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -110,11 +116,12 @@ class RecentState(BaseModel):
 
 
 class ShadowState(BaseModel):
-    """A policy that is asked along and has no say, and what came of that since the start."""
+    """A policy that is asked along and has no say, and what its choices would have come to since
+    the start."""
 
     policy: str
     same: Count
-    """Decisions at which it would have done the same."""
+    """The number of decisions at which it would have done the same."""
     other: Count
     saved_ms: Milliseconds
     """The estimated time that its other choices would save: the sum over those that are sooner."""
@@ -123,7 +130,7 @@ class ShadowState(BaseModel):
 
 
 class AsksState(BaseModel):
-    """Times that idle servers here asked a neighbor for work, by what came of it."""
+    """The number of times that idle servers here asked a neighbor for work, by the answer."""
 
     work: Count = 0
     nothing: Count = 0
@@ -133,7 +140,7 @@ class AsksState(BaseModel):
 
 class SharedState(BaseModel):
     """The connections that requests between neighbors share: those by which they are handed over
-    from here, those by which they come, and what has not left."""
+    from here, those by which they come, and the bytes that have not left."""
 
     caller: Count = 0
     callee: Count = 0
@@ -141,8 +148,8 @@ class SharedState(BaseModel):
 
 
 class ClientsState(BaseModel):
-    """Clients of a node: those that have a session there, and since its start those that have left
-    for another server, and those that were not let in."""
+    """The clients of a node: those that have a session there, and since its start those that have
+    left for another server, and those that were not let in."""
 
     connected: Count = 0
     moved_away: Count = 0
@@ -150,21 +157,22 @@ class ClientsState(BaseModel):
 
 
 class ConfigurationState(BaseModel):
-    """Which configuration a node goes by; `by` is the cluster whose node took it, null where it is
-    that of the node's own file."""
+    """The configuration that a node goes by. `by` is the cluster whose node took it; null where it
+    is that of the node's own file."""
 
     model_config = ConfigDict(extra="allow")
 
     version: Count = 0
     by: str | None = None
     superseded: Count | None = None
-    """The version of what was taken here and lost against another; null where nothing has."""
+    """The version of a configuration that was taken here and lost against another; null where none
+    has."""
     removed: bool = False
-    """It has this cluster no more: the cluster drains, and waits to be ended."""
+    """True if the configuration no longer has this cluster: it drains, and waits to be ended."""
 
     @classmethod
     def of(cls, configured: Configured) -> ConfigurationState:
-        """Returns it as it is now."""
+        """Returns the configuration as it is now."""
         stamp, lost = configured.stamp, configured.superseded
         return cls(
             version=stamp.version,
@@ -175,87 +183,88 @@ class ConfigurationState(BaseModel):
 
 
 class SiteState(BaseModel):
-    """The nodes of a cluster of several, as one of them knows them. Beside it `servers`, `busy` and
-    `queue_length` are of the cluster; what is counted is of this node."""
+    """The nodes of a cluster of several, as one of them knows them. `servers`, `busy` and
+    `queue_length` of the page are of the cluster; its other counts are of this node."""
 
     node: Count
     """The number of this node."""
     nodes: Count
-    """How many the cluster has."""
+    """The number of nodes of the cluster."""
     members: list[Count]
-    """Those that share its servers now."""
+    """The nodes that share its servers now."""
     share: Count
-    """How many of the servers are this node's now."""
+    """The number of servers that are this node's now."""
     busy: Count
-    """How many of these are occupied."""
+    """The number of these servers that are occupied."""
     queue_length: Count
-    """How many requests wait at this node."""
+    """The number of requests that wait at this node."""
 
 
 class EngineState(BaseModel):
-    """What engines say of themselves, all together; null is not said."""
+    """The load that engines report, all together; null where they do not report it."""
 
     model_config = ConfigDict(extra="allow")
 
     running: Annotated[float, Field(ge=0.0)] | None
     waiting: Annotated[float, Field(ge=0.0)] | None
-    """Requests that they hold back."""
+    """The number of requests that they hold back."""
     held: Share | None
-    """The share of the cache that is in use, of the fullest."""
+    """The used share of the cache that is fullest."""
 
 
 class LearnedState(BaseModel):
-    """The search for the number of servers. Beside it `servers` is the one that is believed to be
-    best."""
+    """The search for the number of servers. `servers` of the page is the number that is believed to
+    be best."""
 
     model_config = ConfigDict(extra="allow")
 
     limit: Count
-    """How many requests may run at this instant: the believed number, or one that is tried."""
+    """The number of requests that may run at this instant: the believed number, or one that is
+    tried."""
     min: Count
     max: Count
     found: bool
-    """Whether the last large steps from it have led to nothing better."""
+    """True if the last large steps from the believed number have led to nothing better."""
     moves: Count
-    """How often another number has turned out to be better, since the start."""
+    """The number of times since the start that another number has turned out to be better."""
     rate_per_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None
-    """Requests a second that come to a good end while as many run as may, as measured last; null
-    before that."""
+    """The number of requests per second that come to a good end while as many run as may, as last
+    measured; null before that."""
     ceiling: Count
-    """How many may run at most for now, by what engines say."""
+    """The number of requests that may run at most for now, by the engines' reports."""
     engine: EngineState | None = None
-    """What they have said last; null where nobody is heard."""
+    """The last report of the engines; null where none is listened to."""
 
 
 class WorkTypeState(BaseModel):
-    """What is known of how long requests of one type run."""
+    """The knowledge of how long requests of one type run."""
 
     model_config = ConfigDict(extra="allow")
 
     requests: Count
-    """How many were learned from."""
+    """The number of requests that were learned from."""
     mean_ms: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
     error: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
     """The mean distance of expected and real times, as a share of the mean time."""
     counted_error: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-    """The same, if each was expected to take the mean time. Where that is no larger, requests of
-    the type are counted."""
+    """The same, if each was expected to take the mean time. If that is no larger, requests of the
+    type are counted."""
 
 
 class WorkState(BaseModel):
-    """What waits, where requests say how large they are."""
+    """The waiting work, where requests state their sizes."""
 
     model_config = ConfigDict(extra="allow")
 
     waiting_ms: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-    """For how long one server would be busy with it."""
+    """The time in milliseconds for which one server would be busy with it."""
     unread: Count
-    """How many requests have said nothing that could be read: they count as the mean."""
+    """The number of requests whose sizes could not be read: they count as the mean."""
     types: dict[str, WorkTypeState]
 
 
 class NodeState(BaseModel):
-    """One cluster as it is now. Other versions of a node may have more to tell."""
+    """The state of one cluster now. Other versions of a node may tell more."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -268,73 +277,75 @@ class NodeState(BaseModel):
     neighborhood_accept_probability: Share
     policy: str
     shadow: ShadowState | None = None
-    """null where no policy is asked along."""
+    """The policy that is asked along; null where none is."""
     version: str
     configuration: ConfigurationState = ConfigurationState()
     site: SiteState | None = None
-    """null where the cluster has one node."""
+    """The nodes of the cluster; null where it has one."""
     learned: LearnedState | None = None
-    """null where the number of servers is given."""
+    """The search for the number of servers; null where that is given."""
     work: WorkState | None = None
-    """null where requests are counted."""
+    """The waiting work, where requests state their sizes; null where requests are counted."""
     draining: bool
     lame_duck: bool = False
-    """While draining: clients are still served here as ever, until balancers know of it."""
+    """True while the cluster drains but still serves clients as ever, until balancers know of
+    it."""
     drained: bool
     forwards: Count
-    """Requests handed to neighbors since the start, whatever came back."""
+    """The number of requests handed to neighbors since the start, whatever came back."""
     pulls: Count = 0
-    """Those of them that neighbors had asked for."""
+    """The number of those requests for which neighbors had asked."""
     asks: AsksState = AsksState()
     home_load: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0
-    """What the own clients bring, as a share of what the cluster can do: above 1, too much."""
+    """The work that the own clients bring, as a share of the cluster's capacity: above 1, it is too
+    much."""
     foreign_waiting: Count = 0
-    """Requests of neighbors that wait here."""
+    """The number of neighbors' requests that wait here."""
     foreign_waiting_limit: Count = 0
-    """How many of them may."""
+    """The largest number of neighbors' requests that may wait here."""
     answered: Count = 0
-    """Clients' requests that are done, since the start."""
+    """The number of clients' requests that are done, since the start."""
     system_time_sum_ms: Milliseconds = 0.0
-    """The sum of their system times."""
+    """The sum of the system times of those requests, in milliseconds."""
     failed: Count = 0
-    """Clients' requests that failed or whose outcome is unknown, since the start."""
+    """The number of clients' requests that failed or whose outcome is unknown, since the start."""
     rejected: Count = 0
-    """Those that the handler refused as their clients' fault."""
+    """The number of clients' requests that the handler refused as their clients' fault."""
     expired: Count = 0
-    """Those that were accepted and not done by their deadlines."""
+    """The number of clients' requests that were accepted and not done by their deadlines."""
     refused: Count = 0
-    """Those that were not accepted."""
+    """The number of clients' requests that were not accepted."""
     recent: RecentState = RecentState()
     degraded: bool = False
-    """So much of the work run here fails that neighbors give it nothing and do its own."""
+    """True if so much of the work run here fails that neighbors give the cluster nothing and do its
+    own."""
     health: str = "well"
-    """well; degraded; recovering: degraded until a moment ago, and loaded step by step; resting:
-    what runs the work has asked to be left alone for `rest_ms`."""
+    """The health of the cluster: well; degraded; recovering, so degraded until a moment ago and
+    loaded step by step; resting, as the service has asked to be left alone for `rest_ms`."""
     rest_ms: Milliseconds = 0.0
     failed_share: Share = 0.0
     """The share of the work run here of late that failed."""
     stuck: Count = 0
-    """Servers still busy with work whose request has ended."""
+    """The number of servers still busy with work whose request has ended."""
     held_bytes: Count = 0
-    """The bytes of requests under way, of what is being read or given, and of answers that are
-    kept."""
+    """The bytes of requests under way, of messages being read or given, and of kept answers."""
     held_limit_bytes: Count = 0
     kept_bytes: Count = 0
-    """The part of the held bytes that gives way to requests: answers that are kept."""
+    """The part of the held bytes that gives way to requests: that of kept answers."""
     down: bool = False
-    """Nothing can be run here for now: all upstreams of the handler are gone."""
+    """True if nothing can be run here for now: all upstreams of the handler are gone."""
     shared: SharedState = SharedState()
     clients: ClientsState = ClientsState()
     tokens: TokensState | None = None
-    """null where the servers are alike."""
+    """The pool of unlike servers; null where the servers are alike."""
     neighbors: list[NeighborState]
     turned_away: list[TurnedAwayState] = []
     ledger: LedgerState
 
 
 class Explanation(BaseModel):
-    """The decisions taken here about one request, oldest first, and all that happened to it here
-    in between; `at_ms` counts from the first of that."""
+    """The decisions taken here about one request, oldest first, and all that happened to it here in
+    between. `at_ms` counts from the first of these."""
 
     id: str
     cluster: str
@@ -343,8 +354,8 @@ class Explanation(BaseModel):
 
 
 class Unreachable(BaseModel):
-    """A cluster that did not answer in time; `last_seen_s` is the age of the newest report that a
-    cluster which did has of it, null without one."""
+    """A cluster that did not answer in time. `last_seen_s` is the age of its newest report at any
+    cluster that did; null without one."""
 
     unreachable: bool = True
     last_seen_s: float | None
@@ -358,8 +369,8 @@ class FederationLink(BaseModel):
 
 
 class FederationFlow(BaseModel):
-    """What `cluster` has handed to `neighbor` since it started, and what became of that; the rest
-    is away."""
+    """The requests that `cluster` has handed to `neighbor` since it started, and how they ended;
+    the others are away."""
 
     cluster: str
     neighbor: str
@@ -374,8 +385,8 @@ class FederationFlow(BaseModel):
 
 
 class FederationState(BaseModel):
-    """All clusters that are known of, by id, the links between them, and what flows over them, as
-    the clusters tell that could be reached."""
+    """All clusters that are known of, by id, the links between them, and the flows over these, as
+    reported by the clusters that could be reached."""
 
     clusters: dict[str, NodeState | Unreachable]
     links: list[FederationLink]
@@ -438,7 +449,7 @@ def _site_state(shell: NodeShell) -> SiteState | None:
 
 
 def node_state(shell: NodeShell, now_s: float) -> NodeState:
-    """`/state` at this instant."""
+    """Returns the page `/state` for this instant."""
     machine, metrics = shell.machine, shell.metrics
     answered, system_time_sum_s = metrics.answered
     pool = unlike_servers(shell.machine.servers)
@@ -525,8 +536,8 @@ def _milliseconds(seconds: float | None) -> float | None:
 
 
 def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
-    """Returns the states of the neighbors, with the urls that clients use; the urls for neighbors
-    are theirs to know."""
+    """Returns the states of the neighbors, with the urls that clients use. Urls that neighbors use
+    are not shown."""
     topology = shell.topology
     return [
         NeighborState(
@@ -556,7 +567,7 @@ def _neighbor_states(shell: NodeShell, now_s: float) -> list[NeighborState]:
 
 
 def _url_of(topology: Topology, cluster: ClusterId) -> str | None:
-    """Returns the url of a cluster; None where the topology has it no more."""
+    """Returns the url of a cluster; None where the topology no longer has it."""
     return topology.cluster(cluster).url if cluster in topology.cluster_ids else None
 
 
@@ -570,8 +581,8 @@ def link_state(shell: NodeShell, neighbor: NeighborView) -> LinkState | None:
 
 
 def explanation(shell: NodeShell, request_id: RequestId) -> Explanation | None:
-    """Returns what happened to a request here; None where nothing of it is remembered. One that
-    came too late to be decided about has an end all the same."""
+    """Returns what happened to a request here; None where nothing of it is remembered. A request
+    that came too late to be decided about has an end all the same."""
     log = shell.machine.decider.log
     story = shell.machine.decider.log.tell(request_id)
     if not story:

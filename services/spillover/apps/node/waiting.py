@@ -1,7 +1,8 @@
-"""Clients that wait for a request to end, without a task: who asks for what is under way already,
-who asks how it stands, and who would rather not wait longer than a while.
+"""The clients that wait for a request to end, without a task: those that ask for a request which is
+already under way, those that ask for its state, and those that would rather not wait longer than a
+while.
 
-What they are told is decided by whoever lets them wait.
+The code that lets them wait decides what they are told.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class WaitingClient:
         self._on_late = on_late
 
     def begin(self, shell: NodeShell, exchange: Exchange, due_s: float) -> bool:
-        """Begins to wait. Returns False if too many wait for it already: nothing is called then."""
+        """Begins to wait. Returns False if too many wait for the visit already: nothing is called
+        then."""
         self._waiters = shell.requests.waiters
         if not self._waiters.wait(self._ref, self):
             return False

@@ -1,3 +1,2 @@
-"""What a site remembers of sessions: where each ran last, and what that has turned out to be worth.
-The formulas are in `policy/affinity`.
-"""
+"""The memory of a site for sessions: where each ran last, and how much that has turned out to be
+worth. The formulas are in `policy/affinity`."""

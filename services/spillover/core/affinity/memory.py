@@ -1,9 +1,9 @@
-"""The memory of sessions at one site: the places where each ran last, bounded, and how much of what
-it did there is still of use.
+"""The memory of sessions at one site: the places where each ran last, bounded, and how much of its
+work there is still of use.
 
-A place forgets by what it does, not by time: so what is remembered is the place's *taken*, the work
-that it had taken on by then, and the *age* of a memory is the work that it has taken on since. How
-fast places forget is learned: answers tell how much was reused.
+A place forgets by what it does, not by time. So the memory holds the place's *taken*, the work that
+the place had taken on by then, and the *age* of a memory is the work that the place has taken on
+since. How fast places forget is learned: answers tell how much was reused.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import NamedTuple, TypeAlias
 from spillover.policy.affinity import cost_s
 
 SESSIONS = 512
-"""The number of sessions that are remembered, where nothing else is said."""
+"""The number of sessions that are remembered, unless another one is given."""
 WAYS = 16
-"""The number of sessions of one set: enough that a set forgets as the whole would."""
+"""The number of sessions of one set: enough for a set to forget as the whole would."""
 PACKED = Struct("<HffHff")
-"""The last two runs of a session: place, work and taken of each. Seven digits of `taken` tell ages
-apart until a place has replaced all that it keeps some hundred thousand times."""
+"""The last two runs of a session: the place, the work and the taken of each. Seven digits of
+`taken` tell ages apart until a place has replaced all that it keeps some hundred thousand times."""
 
 
 class Ran(NamedTuple):
@@ -37,12 +37,12 @@ class Ran(NamedTuple):
 
 
 NOWHERE = Ran(0, 0.0, 0.0)
-"""A run that was not: no run has no work."""
+"""A run that never was: a real one has work."""
 
 
 Candidate: TypeAlias = tuple[int, float, float, float, float]
 """A place where a request may run: its number; the expected wait there, and the time there and
-back, in seconds; the work a second that it does, above 0; and the work that it has taken on."""
+back, in seconds; the work per second that it does, above 0; and the work that it has taken on."""
 
 
 class Choice(NamedTuple):
@@ -55,7 +55,7 @@ class Choice(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What was remembered of a session where it runs again."""
+    """The memory of a session where it runs again."""
 
     age: float
     """The work that the place has taken on since."""
@@ -64,13 +64,13 @@ class Claim(NamedTuple):
 
 
 class Worth:
-    """How much of the work of `age` ago is still reused, as a share, by answers. An older memory is
+    """The share of work that is still reused, by its age, learned from answers. An older memory is
     worth no more than a younger one, so an answer tells of both sides of its age."""
 
     STEPS = 4
     """The number of classes in which the age doubles."""
     CLASSES = 160
-    """Ages up to 2 ** 40 are told apart."""
+    """The number of classes: ages up to 2 ** 40 are told apart."""
     RATE = 0.05
     """The weight of one answer."""
 
@@ -81,7 +81,7 @@ class Worth:
         return self._shares[self._class_of(age)]
 
     def learn(self, age: float, share: float) -> None:
-        """An answer reused this share of the work that lay `age` back."""
+        """Learn from an answer that reused this share of the work that lay `age` back."""
         shares, own = self._shares, self._class_of(age)
         for at in range(own, len(shares)):
             if at > own and shares[at] <= share:
@@ -97,8 +97,8 @@ class Worth:
 
 
 class SessionMemory:
-    """The memory of one site, of a size that never changes: 28 bytes a session. It is parted into
-    sets by the sessions' names, and in each the session that has not run for longest is forgotten
+    """The memory of one site, of a size that never changes: 28 bytes per session. It is parted into
+    sets by the sessions' names; in each set the session that has not run for longest is forgotten
     first."""
 
     def __init__(self, limit: int = SESSIONS) -> None:
@@ -109,8 +109,8 @@ class SessionMemory:
         self._packed = bytearray(len(self._names) * PACKED.size)
 
     def runs(self, session: int) -> tuple[Ran, ...]:
-        """Returns where the session ran last, the latest first. Names are above 0 and have 64
-        bits at most."""
+        """Returns the last runs of a session, the latest first. Names are above 0 and have at most
+        64 bits."""
         first = session % self._sets * self._ways
         try:
             found = self._names.index(session, first, first + self._ways)
@@ -137,12 +137,12 @@ class SessionMemory:
 
     def reusable(self, ran: Ran, work: float, taken: float) -> float:
         """Returns how much of a request's work is expected to be of use where its session ran, at a
-        place that has taken on so much by now."""
+        place that has taken on `taken` by now."""
         return min(ran.work, work) * self.worth.of(taken - ran.taken)
 
     def note(self, session: int, place: int, work: float, taken: float) -> Claim | None:
-        """Remembers a run at a place that has taken on so much, this run included. Returns what was
-        remembered of the session there, so that its answer can be learned from."""
+        """Remembers a run at a place that has taken on `taken`, this run included. Returns the
+        memory of the session there, so that its answer can be learned from."""
         before = self.runs(session)
         other = next((one for one in before if one.place != place), NOWHERE)
         self._put(session, Ran(place, work, taken), other)
@@ -152,7 +152,7 @@ class SessionMemory:
         return Claim(taken - work - known.taken, min(known.work, work))
 
     def forget(self, session: int, place: int) -> None:
-        """Forgets a run that was expected at a place, and was at another."""
+        """Forgets a run that was expected at a place but happened at another."""
         before = self.runs(session)
         left = [one for one in before if one.place != place]
         if before and not left:
@@ -166,7 +166,7 @@ class SessionMemory:
 
     def _drop(self, session: int) -> None:
         """Makes room where a session stood, at the end of its set: the next new one takes it, and
-        pushes nobody out."""
+        pushes no session out."""
         names, packed, size = self._names, self._packed, PACKED.size
         first = session % self._sets * self._ways
         end = first + self._ways
@@ -177,8 +177,8 @@ class SessionMemory:
         packed[(end - 1) * size : end * size] = bytes(size)
 
     def _put(self, session: int, last: Ran, before: Ran) -> None:
-        """Makes a session the first of its set; what stood before it there moves back by one, or
-        out."""
+        """Puts a session first in its set. Those before its old place move back by one, the last
+        one out if it is new."""
         names, packed, size = self._names, self._packed, PACKED.size
         first = session % self._sets * self._ways
         end = first + self._ways

@@ -1,6 +1,6 @@
-"""Which of several places a request runs at, where one node sends all that they get: engines behind
-one handler. The node knows what it has sent and when first bytes came, and learns from these how
-fast places work and how much of it they reuse.
+"""The choice of the place at which a request runs, where one node sends all that the places get:
+engines behind one handler. The node knows what it has sent and when first bytes came. It learns
+from these how fast places work and how much of the work they reuse.
 
 Work that is under way at a place is *pending* until its first byte: what comes after, such as the
 tokens of an answer, is done beside other work.
@@ -18,17 +18,18 @@ from spillover.model.ranges import WORK_MAX
 from spillover.policy.affinity import miss_weight
 
 SESSIONS = 100_000
-"""The number of sessions that a node remembers: they take 2.8 MB, and services that keep much want
+"""The number of sessions that a node remembers: they take 2.8 MB, and services that keep much need
 more than a few hundred."""
 BUSY_REQUESTS = 20.0
-"""It is averaged how much of the time places had work pending, over the time that so many requests
-take that have not to wait: so that it is no time that somebody has to know."""
+"""The time over which the busy share of places is averaged, in requests that need not wait. So
+nobody has to know it in seconds."""
 WINDOW_S_MIN = 1e-3
-"""The shortest time for that average, also where it is not known yet how long requests take."""
+"""The least time for that average, in seconds, also while it is not known how long requests
+take."""
 SPEED_WEIGHT = 0.05
 """The weight of the newest first byte in the mean speed."""
 BUSY_STEPS = 256
-"""The steps in which they are told how busy places are: of idle ones always the same is told in the
+"""The number of steps in which the busy share is told: idle places are told of as the same in the
 end."""
 
 
@@ -42,13 +43,13 @@ class Dispatch:
     expected: float
     """The work that it is expected to make there."""
     is_first: bool
-    """Whether nothing else was pending there when it was sent, so that it had not to wait."""
+    """Whether nothing else was pending there when it was sent, so that it need not wait."""
     sent_s: float
     claim: Claim | None
     taken: float
-    """The work that the place has taken on then, that of this request included."""
+    """The work that the place has then taken on, that of this request included."""
     reused: float
-    """The work that it has not to do again, as expected or, where that was seen, as it was."""
+    """The work that need not be done again: as expected or, once that was seen, as it was."""
     is_pending: bool = True
 
 
@@ -58,13 +59,13 @@ class Places:
     def __init__(self, count: int, slots: float, sessions: int = SESSIONS) -> None:
         self._memory = SessionMemory(sessions)
         self._slots = max(1.0, slots / count)
-        """The requests that a place runs at a time, by what the cluster says of all."""
+        """The number of requests that a place runs at a time, by what the cluster says of all."""
         self._pending = [0.0] * count
         self._waiting = [0] * count
-        """The requests at each place whose first byte has not come."""
+        """The number of requests at each place whose first byte has not come."""
         self._taken = [0.0] * count
         self._since_s = [0.0] * count
-        """When each place has begun what it does now, as far as first bytes tell."""
+        """The time when each place began its present work, as far as first bytes tell."""
         self._busy = [0.0] * count
         self._looked_s = [0.0] * count
         self._work = self._time_s = 0.0
@@ -77,20 +78,20 @@ class Places:
         run_s: float,
         now_s: float,
     ) -> int:
-        """Returns the place of the least cost among those given, of which there is one at least,
-        each with how many requests run there; the first one if there are several. `run_s` is how
+        """Returns the place of the least cost among those given; the first one if there are
+        several. `running` has at least one place, and how many requests run there. `run_s` is how
         long a request runs."""
         per_s, taken = self._per_s(), self._taken
         candidates = [
             (place, self._wait_s(place, count, run_s, now_s), 0.0, per_s, taken[place])
             for place, count in running
         ]
-        weight = 1.0  # without a memory it counts the same everywhere
+        weight = 1.0  # without a memory a miss counts the same everywhere
         if session:
             busy = sum([self._busy_at(place, now_s) for place, _ in running]) / len(running)
             weight = miss_weight(busy)
         choice = self._memory.cheapest(session, work, candidates, weight)
-        assert choice is not None  # there is a place
+        assert choice is not None  # there is at least one place
         return choice.place
 
     def seen(
@@ -114,8 +115,8 @@ class Places:
     def loads(
         self, running: Sequence[tuple[int, int]], run_s: float, now_s: float
     ) -> tuple[PlaceLoad, ...]:
-        """Returns what neighbors are told of the places. What is not among those given takes
-        nothing for now."""
+        """Returns the loads of the places, as neighbors are told. A place that is not among those
+        given takes nothing for now."""
         counts, told_per_s, per_s = dict(running), self._told_per_s(), self._per_s()
         told = []
         for place, taken in enumerate(self._taken[:PLACES_MAX]):
@@ -127,7 +128,7 @@ class Places:
         return tuple(told)
 
     def sent(self, session: int, work: float, place: int, now_s: float) -> Dispatch:
-        """A request goes to a place."""
+        """Note that a request goes to a place."""
         expected, claim, is_first = work, None, not self._waiting[place]
         if session:
             known = [(place, 0.0, 0.0, 1.0, self._taken[place])]
@@ -146,8 +147,8 @@ class Places:
         return Dispatch(place, session, work, expected, *told)
 
     def began(self, sent: Dispatch, now_s: float) -> None:
-        """The first byte of an answer has come; only the first time counts. What had not to wait
-        tells how fast the place is, or how much it has reused."""
+        """Note that the first byte of an answer has come; only the first call counts. A request
+        that need not wait shows how fast the place is, or how much it has reused."""
         if not self._end_pending(sent, now_s) or not sent.is_first:
             return
         took_s = max(now_s - sent.sent_s, 1e-6)
@@ -161,7 +162,8 @@ class Places:
             self._memory.learn(sent.claim, sent.reused)
 
     def failed(self, sent: Dispatch, now_s: float) -> None:
-        """A request came to no good answer: what it was to leave at the place is not there."""
+        """Note that a request came to no good end: the work that it was to leave at the place is
+        not there."""
         if self._end_pending(sent, now_s) and sent.session:
             self._memory.forget(sent.session, sent.place)
 
@@ -173,12 +175,13 @@ class Places:
         self._look(place, now_s)
         self._waiting[place] -= 1
         self._since_s[place] = now_s
-        # What is left of rounding must not count as work.
+        # A remainder of rounding must not count as work.
         self._pending[place] = self._pending[place] - sent.expected if self._waiting[place] else 0.0
         return True
 
     def _wait_s(self, place: int, count: int, run_s: float, now_s: float) -> float:
-        """Returns how long what is sent to a place now waits there, where so many requests run."""
+        """Returns how many seconds a request that is sent to a place now waits there, where so many
+        requests run."""
         wait_s = self._left(place, now_s) / self._per_s() if self._waiting[place] else 0.0
         beyond = count + 1 - self._slots
         if self._time_s > 0.0 and beyond > 0.0:
@@ -186,24 +189,24 @@ class Places:
         return wait_s
 
     def _left(self, place: int, now_s: float) -> float:
-        """Returns the pending work of a place where some is, without what it has done of one
-        request, about."""
+        """Returns the pending work of a place that has some, less about what it has done of the
+        request that it works on."""
         pending, waiting = self._pending[place], self._waiting[place]
         if self._time_s <= 0.0:
-            return max(0.0, pending)  # sums of what came and went may end below by rounding
+            return max(0.0, pending)  # sums of what came and went may be below 0 by rounding
         done = (now_s - self._since_s[place]) * self._per_s()
         return max(0.0, pending - min(done, pending / waiting))
 
     def _per_s(self) -> float:
-        """Returns the work a second; before anything is known, any will do."""
+        """Returns the work per second; before anything is known, any number will do."""
         return self._work / self._time_s if self._time_s > 0.0 else 1.0
 
     def _told_per_s(self) -> float:
-        """Returns the work a second; 0 before anything is known."""
+        """Returns the work per second; 0 before anything is known."""
         return self._per_s() if self._time_s > 0.0 else 0.0
 
     def _look(self, place: int, now_s: float) -> None:
-        """Averages over the time since the last change."""
+        """Average over the time since the last change."""
         self._busy[place] = self._busy_at(place, now_s)
         self._looked_s[place] = now_s
 

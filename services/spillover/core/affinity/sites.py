@@ -1,5 +1,6 @@
-"""Whether a request leaves its home for a place at a neighbor that costs less, by what neighbors
-have told of their places. Which of its places then runs the request is the neighbor's own choice.
+"""The choice whether a request leaves its home for a place at a neighbor that costs less, by what
+neighbors have told of their places. Which of its places then runs the request is the neighbor's own
+choice.
 
 The home notes at once where it expects a session to run, since the next turn may come before this
 one is answered; the answer corrects that.
@@ -17,30 +18,31 @@ from spillover.model.affinity import PLACES_MAX, PlaceLoad, RanAt, SessionWork
 from spillover.policy.affinity import cost_s, miss_weight
 
 LIVES = 1024
-"""The numbers of lives of neighbors: more than there can be neighbors, and their places have
-numbers of 16 bits."""
+"""The number of lives of neighbors that have numbers: more than there can be neighbors. The numbers
+of their places have 16 bits."""
 SENT_MAX = 1024
-"""The most requests to one neighbor that are remembered until it must have told of them."""
+"""The most requests to one neighbor that are remembered until the neighbor must know of them."""
 
 
 Near: TypeAlias = tuple[int, float, float]
 """A neighbor that a request may go to: its handle; the time there and back, in seconds; and the
-wait there until a server takes it, before it goes to a place."""
+wait there, in seconds, until a server takes it, before it goes to a place."""
 
 
 class Away(NamedTuple):
-    """A place at a neighbor that a request is expected to run at."""
+    """A place at a neighbor at which a request is expected to run."""
 
     neighbor: int
     place: int
-    """Its number among all places of neighbors."""
+    """The number of the place among all places of neighbors."""
     missing: float
-    """The work that it is expected to do there."""
+    """The work that the request is expected to do there."""
     cost_s: float
 
 
 class Expected(NamedTuple):
-    """A request that was handed on: where it is expected to run, and what that is based on."""
+    """A request that was handed on: where it is expected to run, and on which memory that is
+    based."""
 
     place: int
     claim: Claim | None
@@ -55,21 +57,23 @@ class _Site:
     def __init__(self, epoch: int, first: int) -> None:
         self.epoch = epoch
         self.first = first
-        """The number of its first place."""
+        """The number of the site's first place."""
         self._loads: Sequence[PlaceLoad] = ()
         self._sent: deque[tuple[float, int, float]] = deque(maxlen=SENT_MAX)
-        """What was sent to each place that it cannot have told of: when, and the work."""
+        """The requests to each place of which the site cannot have known when it last told: when
+        they left, where to, and their work."""
         self._unreported: list[float] = []
         self.busy = 0.0
-        """The sum over its places."""
+        """The sum of the busy shares of the site's places."""
         self.places = self.freest = 0
-        """How many they are, and the one of the least wait. They are taken to be as fast as each
-        other."""
+        """The number of places, and the index of the one with the least wait. All places of a site
+        are taken to be as fast as each other."""
         self.wait = self.work_per_s = 0.0
-        """Those of that place."""
+        """The wait and the work per second of that place."""
 
     def heard(self, loads: Sequence[PlaceLoad], before_s: float) -> None:
-        """It has told of its places, and knew of what left before this instant."""
+        """Take the loads of the places, as told by the site when it knew of all that left before
+        this time."""
         sent = self._sent
         while sent and sent[0][0] <= before_s:
             sent.popleft()
@@ -86,8 +90,8 @@ class _Site:
         self._find_freest()
 
     def told(self, place: int) -> tuple[float, float, float]:
-        """Returns the wait in work, the work a second and the work taken on, with what was sent
-        since."""
+        """Returns the wait in work, the work per second and the work taken on, including what was
+        sent since."""
         load, sent = self._loads[place], self._unreported[place]
         return load.wait + sent, load.work_per_s, load.taken + sent
 
@@ -100,7 +104,7 @@ class _Site:
 
 class Sites:
     """The neighbors of one site that tell of their places, by their handles, and which sessions ran
-    there. Requests have their work, and what the home knows of its own places, with them."""
+    there. A request carries its work, and what the home knows of its own places."""
 
     def __init__(self, sessions: int = SESSIONS) -> None:
         self._memory = SessionMemory(sessions)
@@ -108,8 +112,8 @@ class Sites:
         self._lives = 0
 
     def heard(self, neighbor: int, epoch: int, loads: Sequence[PlaceLoad], before_s: float) -> None:
-        """A neighbor has told of its places, and knew of what left here before this instant. What
-        ran in an earlier life of it, or while it had other places, is of no use."""
+        """Take the loads of a neighbor's places. It knew of all that left here before `before_s`.
+        Runs in an earlier life of it, or while it had other places, are of no use."""
         if not loads:
             self._sites.pop(neighbor, None)
             return
@@ -120,19 +124,19 @@ class Sites:
         site.heard(loads, before_s)
 
     def left(self, neighbor: int) -> None:
-        """A neighbor is none any more."""
+        """Forget a neighbor that has left."""
         self._sites.pop(neighbor, None)
 
     def cheaper(self, asked: SessionWork, near: Sequence[Near], queue_s: float) -> Away | None:
         """Returns the place at one of these neighbors that costs least, if it costs less than each
-        place here; None where none does, or too little is known. `queue_s` is the wait here until
-        a server takes the request."""
+        place here; None where none does, or too little is known. `queue_s` is the wait here until a
+        server takes the request."""
         known = self._sites
         sites = [(known[one[0]], *one) for one in near if one[0] in known]
         if not (sites and asked.places and asked.work_per_s > 0.0):
             return None
         session, work, own_per_s, own = asked
-        weight = 1.0  # without a memory it counts the same everywhere
+        weight = 1.0  # without a memory a miss counts the same everywhere
         if session:
             busy, places = sum([one.busy for one in own]), len(own)
             for site, *_ in sites:
@@ -141,8 +145,8 @@ class Sites:
             weight = miss_weight(busy / places)
         here = [cost_s(one.wait_s, 0.0, work - one.reusable, own_per_s, weight) for one in own]
         least_s = queue_s + min(here)
-        # What others lose is counted by one speed: those that are learned differ by a few percent
-        # among places that are alike, which times the weight would move sessions.
+        # The loss of others is reckoned with one speed. Learned speeds differ by a few percent
+        # among places that are alike; times the weight, that would move sessions.
         weight -= 1.0
         best = None
         lost_s = weight * work / own_per_s
@@ -163,7 +167,8 @@ class Sites:
         return None if best is None else Away(*best, least_s)
 
     def sent(self, asked: SessionWork, away: Away, now_s: float) -> Expected:
-        """A request is handed on. Its session is remembered where it is expected to run."""
+        """Note that a request is handed on. Its session is remembered where it is expected to
+        run."""
         site = self._sites[away.neighbor]
         place = away.place - site.first
         claim = None
@@ -176,8 +181,9 @@ class Sites:
     def answered(
         self, asked: SessionWork, expected: Expected | None, neighbor: int | None, ran: RanAt | None
     ) -> None:
-        """A request that was handed on is answered: by this neighbor (None: by another cluster),
-        which may have told where it `ran`. It may have been handed on without an expectation."""
+        """Note that a request is answered which was handed on. `neighbor` has answered it (None:
+        another cluster) and may have told where it `ran`. It may have been handed on without an
+        expectation."""
         site = None if neighbor is None else self._sites.get(neighbor)
         place = -1
         if ran is not None and site is not None and ran.place < site.places:
@@ -193,6 +199,6 @@ class Sites:
             self._memory.learn(claim, ran.reused)
 
     def came_back(self, asked: SessionWork, expected: Expected | None) -> None:
-        """It did not run where it was expected to."""
+        """Note that a request did not run where it was expected to."""
         if expected is not None and asked.session:
             self._memory.forget(asked.session, expected.place)

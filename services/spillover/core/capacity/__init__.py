@@ -1,1 +1,1 @@
-"""What a service bears, learned from what becomes of requests."""
+"""The capacity of a service, learned from how requests end."""

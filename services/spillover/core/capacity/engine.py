@@ -1,4 +1,4 @@
-"""What an engine says of itself bounds the search (`policy.capacity.ceiling`)."""
+"""The bound that an engine's reports set to the search (`policy.capacity.ceiling`)."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from spillover.model.engine_load import EngineLoad
 from spillover.policy.capacity import ceiling, holds_back
 
 LOOKS = 2
-"""So many looks in a row have to find requests held back: one may find a request that has just
-come."""
+"""The number of looks in a row that have to find requests held back: one look may find a request
+that has just come."""
 
 
 class EngineBound:
-    """What an engine has said last, and for how many looks it has held requests back."""
+    """The last report of an engine, and for how many looks it has held requests back."""
 
     __slots__ = ("_held_back", "load")
 
     def __init__(self) -> None:
         self.load: EngineLoad | None = None
-        """None where nothing is known."""
+        """The last report; None where nothing is known."""
         self._held_back = 0
 
     def said(
         self, load: EngineLoad | None, search: CapacitySearch, busy: int, now_s: float
     ) -> bool:
-        """The engine has said this, or has said nothing for long, while so many requests were under
-        way there. Returns whether there is another limit."""
+        """Take a report of the engine, or (None) that it has been silent for long, while so many
+        requests were under way there. Returns whether there is another limit."""
         self.load = load
         if load is None:
             self._held_back = 0

@@ -2,17 +2,17 @@
 
 Theory of operation. One number is the *base*, which is in use for most of the time. In turns
 another one is tried, larger or smaller, for about as long as two services take. Each time it is
-measured how many requests a second come to a good end, only while as many run as may: else it is
-the clients who say how many. What does better becomes the base, and one beyond it is tried next, in
-steps that double. Where neither side does better the steps are halved. At the end of that the base
-is *found*: small steps go on, and large ones now and then, as services change without a word. If
-the rate at the base itself is another one than it was, all that is known is forgotten, and the
-search begins anew.
+measured how many requests a second come to a good end, but only while as many run as may: otherwise
+the clients decide how many. A number that does better becomes the base, and one beyond it is tried
+next, in steps that double. If neither side does better, the steps are halved. At the end of that
+the base is *found*: small steps go on, and large ones now and then, as services change without a
+word. If the rate at the base itself has changed, all that is known is forgotten, and the search
+begins anew.
 
-What fails brings nothing to a good end and keeps its server for as long as a success
-(`FifoServers`), so that a service that fails at any number makes none look better. Where deadlines
-end most of what runs before anything is measured, fewer at a time would be in time: the base is
-halved until most are.
+Work that fails brings nothing to a good end and keeps its server for as long as a success
+(`FifoServers`), so that a service that fails at any number makes none look better. If deadlines end
+most of what runs before anything is measured, fewer at a time would be in time: the base is halved
+until most are.
 """
 
 from __future__ import annotations
@@ -24,42 +24,48 @@ from spillover.policy import capacity
 from spillover.policy.capacity import UNKNOWN, Estimate, other_number
 
 DONE_MIN = 16
-"""A measurement takes so many good ends at least, and as many as run or twice, three times that:
-requests that began together also end together. Twice at least once the base is found."""
+"""The least number of good ends that a measurement takes. It takes a multiple of those that run,
+and at least twice as many once the base is found, since requests that began together also end
+together."""
 
 FADES, AGES = 0.85, 0.97
-"""What is known of a number is worth this share after the next measurement, of it or of another."""
+"""The shares that an estimate is worth after the next measurement: of its number, or of another."""
 
 LARGEST, SMALLEST = 1.0, 0.125
-"""Steps in doublings."""
+"""The largest and the smallest step, in doublings."""
 
 USUAL_STEPS = (0.5, SMALLEST, -0.5, -SMALLEST)
-"""The steps from a base that is found, in turn: small ones cost little and keep to what is best,
-large ones see soon that something else is."""
+"""The steps from a base that is found, in turn. Small ones cost little and keep to what is best;
+large ones soon see that something else is."""
 
 TRIES_MAX = 3
-"""In a search a number is tried so often while it is not clear whether it is better."""
+"""The number of times that a number is tried in a search while it is not clear whether it is
+better."""
 
 PATIENCE = 9
-"""So many measurements of a base that is found come before the next one of another number."""
+"""The largest number of measurements of a base that is found before the next one of another
+number."""
 
 BEHIND = 4
-"""Where more wait than so many times as many as run, clients have begun to bring more than the base
-can do: larger ones are tried at once, and others after 2 measurements of it, 4, and so on."""
+"""The number of waiting requests for each running one beyond which clients have begun to bring more
+than the base can do. Larger numbers are then tried at once, and others after 2 measurements of the
+base, 4, and so on."""
 
 SLOW = 2.0
-"""A measurement ends after so many times as long as the base would take, with what it has."""
+"""The longest time of a measurement, as a multiple of the time that the base would take for as many
+good ends; it then ends with what it has."""
 
 NONE_DONE = 0.5
-"""No good end counts as so much of one: a rate of none has no logarithm."""
+"""The number of good ends that none at all counts as: a rate of none has no logarithm."""
 
 IDLE = 6.0
-"""Another number that is not used as often as it may be is given up after so many times that."""
+"""The time after which another number is given up that is not used as often as it may be, as a
+multiple of the time that the base would take for a measurement."""
 
 
 class CapacitySearch:
-    """The search, between two bounds. `base` is how many are believed to be best, `limit` how many
-    may run now."""
+    """The search, between two bounds. `base` is the number that is believed to be best, `limit` the
+    number that may run now."""
 
     __slots__ = (
         "_behind_at",
@@ -83,21 +89,21 @@ class CapacitySearch:
     def __init__(self, least: int, most: int, start: int) -> None:
         self.least, self.most = least, most
         self.ceiling = most
-        """The most for now, by what an engine says; never above `most`."""
+        """The largest number for now, by what an engine says; never above `most`."""
         self.base = self.limit = min(max(start, least), most)
         self.moves = 0
-        """How often the base has changed."""
+        """The number of times that the base has changed."""
         self._known: dict[int, Estimate] = {}
-        """The estimates by number, of few: each fades while others are measured."""
+        """The estimates of a few numbers, by number: each fades while others are measured."""
         self._step: float | None = None
         """The step to the number that is tried; None while the base is in use."""
         self._todo = steps(LARGEST, 1.0)
         """The steps of a search that are left; none once the base is found."""
         self._turn = 0
-        """Whose turn it is of the usual steps."""
+        """The index of the next of the usual steps."""
         self._tries = 0
         self._waits = 1
-        """How many measurements of the base come before the next one of another number."""
+        """The number of measurements of the base before the next one of another number."""
         self._patience = PATIENCE
         self._behind_at: float = BEHIND * self.base
         """The queue that begins a search; twice that which has begun one, until that is gone or the
@@ -120,13 +126,13 @@ class CapacitySearch:
         return None if known is None else capacity.rate_of(known)
 
     def is_full(self, now_s: float) -> None:
-        """As many run as may, from now on."""
+        """Note that as many run as may, from now on."""
         self._window.is_full(now_s)
 
     def bound(self, ceiling: int, now_s: float) -> bool:
-        """No more than this may run from now on; what was tried beyond is over. If it is more than
-        before, and the base was the most, larger ones are tried at once. Returns whether there is
-        another limit."""
+        """Let no more than this run from now on; a trial beyond it is over. If the bound has risen,
+        and the base was at it, larger numbers are tried at once. Returns whether there is another
+        limit."""
         ceiling = min(max(ceiling, self.least), self.most)
         before, self.ceiling = self.ceiling, ceiling
         if ceiling > before and self.base == before:
@@ -150,9 +156,9 @@ class CapacitySearch:
         is_good: bool,
         is_stopped: bool = False,
     ) -> bool:
-        """A service has ended, perhaps as its time was over or nobody wants it any more; so many
-        run or start now, and so many wait. `spread2` is the squared coefficient of variation of
-        services. Returns whether there is another limit."""
+        """Note that a service has ended, perhaps as its time was over or nobody wants it any more.
+        `spread2` is the squared coefficient of variation of services; the counts are those that run
+        or start now, and those that wait. Returns whether there is another limit."""
         window, stays_full = self._window, running >= self.limit
         if not window.ended(
             is_good=is_good, is_stopped=is_stopped, stays_full=stays_full, now_s=now_s
@@ -162,7 +168,7 @@ class CapacitySearch:
         cohorts = max(-(-DONE_MIN // self.limit), 2 if self.is_found else 1)
         need = cohorts * self.limit
         usual_s = need / capacity.rate_of(known) if known[1] else math.inf
-        # Of another number it is enough to know that nothing comes to a good end there.
+        # For another number it is enough to know that nothing comes to a good end there.
         is_tried = self._step is not None
         is_slow = window.full_s > SLOW * usual_s and (window.done > 0 or is_tried)
         if (window.done >= need or is_slow) and window.full_s > 0.0:
@@ -173,7 +179,7 @@ class CapacitySearch:
             return self._other_measured(self._step, new, now_s)
         if is_tried and now_s - window.began_s > IDLE * usual_s:
             if self._todo and window.stopped > window.done:
-                del self._todo[0]  # it is not used as often since what runs there is stopped
+                del self._todo[0]  # the number is used less since its work is stopped
             return self._to_base(now_s)
         if not is_tried and (not known[1] or not window.done):
             return self._halve_late(now_s)
@@ -284,6 +290,7 @@ def steps(largest: float, direction: float) -> list[float]:
 
 
 def steps_beyond(step: float) -> list[float]:
-    """Returns the steps after one that has led to a better number. Back there is the one before."""
+    """Returns the steps after one that has led to a better number. A whole step back would lead to
+    the number before, and is left out."""
     further = math.copysign(min(2.0 * abs(step), LARGEST), step)
     return [further, *([step] if further != step else ()), *steps(abs(step) / 2.0, step)]

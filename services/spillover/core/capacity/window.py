@@ -1,6 +1,5 @@
-"""A measurement of how many requests a second a service brings to a good end, while as many run as
-may. What else was under way when it began has to settle first.
-"""
+"""A measurement of how many requests per second a service brings to a good end, while as many run
+as may. Services that were under way when it began have to end first."""
 
 from __future__ import annotations
 
@@ -12,16 +11,17 @@ class Window:
 
     def __init__(self) -> None:
         self._full_since_s: float | None = None
-        """The instant since which as many run as may; None while they do not."""
+        """The time since which as many run as may; None while they do not."""
         self._settling = 0
         """The number of services that have to end before anything counts."""
         self.began_s = 0.0
         self.full_s = 0.0
-        """The time in which as many ran as may."""
+        """The time, in seconds, in which as many ran as may."""
         self.done = 0
-        """The good ends in that time."""
+        """The number of good ends in that time."""
         self.stopped = 0
-        """The ends in that time for want of time, or of who wants the answer."""
+        """The number of services in that time that were stopped, as their time was over or nobody
+        wanted the answer."""
 
     def begin(self, settling: int, now_s: float) -> None:
         """Measure anew, once so many services have ended."""
@@ -34,14 +34,15 @@ class Window:
         self._clear(now_s)
 
     def is_full(self, now_s: float) -> None:
-        """As many run as may from now on."""
+        """Note that as many run as may from now on."""
         if self._full_since_s is None:
             self._full_since_s = now_s
 
     def ended(
         self, *, is_good: bool, stays_full: bool, now_s: float, is_stopped: bool = False
     ) -> bool:
-        """A service has ended. Returns whether that counts: all has settled."""
+        """Note that a service has ended. Returns whether it counts: nothing has to settle any
+        more."""
         since_s, self._full_since_s = self._full_since_s, now_s if stays_full else None
         if self._settling:
             self._settling -= 1

@@ -1,5 +1,5 @@
 """The machine of a cluster that keeps a queue of its own and hands on what is too much (networked
 queues).
 
-`machine` is what happens, `events` what goes in and comes out; the rest are its parts.
+`machine` has what happens, `events` what goes in and comes out; the rest are its parts.
 """

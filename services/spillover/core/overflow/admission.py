@@ -30,8 +30,8 @@ from spillover.policy.overflow.degradation import BAD, SAME, degraded_rank
 
 
 class Admission:
-    """Looks at the servers and who waits for them, changes neither. When to drain is the machine's
-    business."""
+    """The admission to the queue. It looks at the servers and the visits that wait for them, and
+    changes neither. When to drain is the machine's business."""
 
     __slots__ = (
         "_health",
@@ -59,7 +59,7 @@ class Admission:
         held: HeldBytes,
     ) -> None:
         self.draining = False
-        """True while nothing of neighbors is taken."""
+        """True while nothing is taken from neighbors."""
         self.emptying = False
         """True when clients' requests are not kept here either: the lame duck is over."""
         self.lame_until_s = math.inf
@@ -79,12 +79,13 @@ class Admission:
         self._held = held
 
     def use(self, settings: NodeSettings) -> None:
-        """These limits hold from now on."""
+        """Use these limits from now on."""
         self._settings = settings
 
     def drain(self, now_s: float, lame_duck_s: float, *, drains: bool) -> None:
-        """Whether it drains now, and whether clients notice nothing of that: for so long from the
-        beginning of a drain on, but no longer than was said before in the same one."""
+        """Set whether the cluster drains now, and until when clients do not notice: for
+        `lame_duck_s` from the beginning of a drain on, but no longer than was said before in the
+        same drain."""
         was_serving, until_s = not self.emptying, now_s + lame_duck_s
         if self.draining:
             until_s = min(until_s, self.lame_until_s)
@@ -94,7 +95,7 @@ class Admission:
 
     @property
     def foreign_waiting_limit(self) -> int:
-        """Returns how many of the neighbors' requests may wait, whatever sets the limit."""
+        """Returns how many of the neighbors' requests may wait, whichever rule sets the limit."""
         limit, servers = self._settings.foreign_limit, self._settings.servers
         return min(foreign_waiting_max(servers), limit) if self.bounds_foreign else limit
 
@@ -109,9 +110,8 @@ class Admission:
     @property
     def elsewhere_first(self) -> bool:
         """Returns whether work should go to neighbors even if there is room here: the cluster
-        rests, or is degraded and can reach a better one. Where all fail alike, none is worse than
-        another.
-        """
+        rests, or is degraded and can reach a better one. If all fail alike, none is worse than
+        another."""
         if self._servers.resting:
             return True
         if not self._here.degraded:
@@ -120,8 +120,9 @@ class Admission:
 
     @property
     def relay_hops(self) -> int:
-        """Returns how many hops away a cluster is that is well, and that all is handed on to since
-        this one is not; 0 where it is, or there is none that a neighbor's request could get to."""
+        """Returns how many hops away the cluster is that is well and gets all work, as this one is
+        not well. Returns 0 if this one is well, or if a neighbor's request could get to no such
+        cluster."""
         if not (self._here.degraded or self._servers.down) or not self.hands_on:
             return 0
         best = self._neighbors.knowledge().best
@@ -145,8 +146,8 @@ class Admission:
         return has_room and not self._has_enough_foreign(fitting)
 
     def accept_probability(self, fitting: FittingServers, waiting: int) -> float:
-        """P of these servers, for which so many wait; 0 where nothing is accepted whatever N is,
-        small where only a probe is. Stuck servers do not count as servers."""
+        """Returns P of these servers, for which so many wait: 0 where nothing is accepted whatever
+        N is, small where only a probe is. Stuck servers do not count as servers."""
         if not self.takes(fitting):
             return 0.0
         if self._servers.down or self.elsewhere_first:
@@ -171,7 +172,7 @@ class Admission:
         elif is_full(
             servers.site_waiting, is_home, settings.queue_limit, settings.foreign_limit
         ) or (
-            # What was asked for has a server, or will have one by the time that it is here.
+            # A request that was asked for has a server, or will have one when it is here.
             not (is_home or visit.pulled) and self._has_enough_foreign(fitting)
         ):
             why = Refusal.QUEUE_FULL
@@ -182,7 +183,7 @@ class Admission:
         return why
 
     def blocks(self, visit: Visit) -> bool:
-        """Returns whether servers that fit the visit take jobs, and there is no place on any."""
+        """Returns whether servers that fit the visit take jobs, and none of them has a place."""
         servers, fitting = self._servers, visit.group.fitting
         if servers.down or fitting.resting or not fitting.up:
             return False

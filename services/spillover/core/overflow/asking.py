@@ -1,7 +1,7 @@
-"""What a cluster asks its neighbors for when servers are idle or soon will be, what it gives to one
-that asks, and what it offers to one that accepts: of each group of types, by what is known of that
-group. Also which request goes where one is to go. Who was asked before is in `pulling`.
-"""
+"""The questions and offers of a cluster: what it asks its neighbors for when servers are idle or
+soon will be, what it gives to one that asks, and what it offers to one that accepts. Each group of
+types has its own, by what is known of that group. Also which request goes where one is to go.
+`pulling` knows who was asked before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from spillover.policy.overflow.pull import first_place
 from spillover.policy.overflow.stranded import seen_departure_s
 
 LOOKS_MAX = 256
-"""How much of the queue is looked through for requests that may go to a certain neighbor."""
+"""The most places of the queue that are looked through for requests that may go to a certain
+neighbor."""
 
 
 def questions(node: NodeFacts, gossip: Gossip, now_s: float) -> Iterator[ev.AskForWork]:
@@ -35,7 +36,7 @@ def questions(node: NodeFacts, gossip: Gossip, now_s: float) -> Iterator[ev.AskF
         if not node.admission.takes(fitting):
             continue
         idle, departure_s = fitting.idle - fitting.waiting, fitting.departure_s
-        if groups.only is None:  # in all no more questions than servers are idle for any group
+        if groups.only is None:  # no more questions in all than servers are idle
             idle = min(idle, node.servers.idle - groups.asks_under_way + pulling.coming)
         told = (idle, fitting.up, departure_s, now_s)
         while (handle := pulling.next_to_ask(*told)) is not None:
@@ -49,7 +50,7 @@ def work_for(node: NodeFacts, group: Group, handle: int, now_s: float) -> Visit 
         return None
     line: Iterable[Visit] = node.servers
     if not group.is_alike:
-        # Where others wait for the same servers, it is counted as nearer to one than it is.
+        # Where other groups wait for the same servers, it is counted as nearer to one than it is.
         line = (visit for visit in node.servers if visit.group is group)
     neighbor = group.neighbors.by_handle[handle]
     there_s = neighbor.way_s + max(neighbor.ahead, 0) * neighbor.departure_s
@@ -57,9 +58,9 @@ def work_for(node: NodeFacts, group: Group, handle: int, now_s: float) -> Visit 
 
 
 def first_to_go(node: NodeFacts, newcomer: Visit, decision: Decision, now_s: float) -> Visit | None:
-    """Returns which of the own clients' requests that wait is handed on in place of one that comes
-    now and was to go: the oldest of its group, which is served there too, that is better off where
-    that was to go; None if there is none."""
+    """Returns which of the own clients' requests that wait is handed on in place of `newcomer`,
+    which was to go. It is the oldest of the newcomer's group that is served there too and is better
+    off there; None if there is none."""
     known, choice, group = decision.knowledge, decision.choice, newcomer.group
     neighbor = group.neighbors.by_handle[known.handles[choice]]
     if decision.own is None or not neighbor.tells_load:
@@ -69,10 +70,12 @@ def first_to_go(node: NodeFacts, newcomer: Visit, decision: Decision, now_s: flo
 
 
 def in_time_at(node: NodeFacts, visit: Visit, now_s: float) -> Neighbor | None:
-    """Returns the neighbor to which a request goes that waits and would be late here: one where it
-    is expected to be in time, and soonest, with an idle server if there is such a one, or, where
-    nothing has begun here for long, any; None if it stays. One that has refused it before may have
-    room by now.
+    """Returns the neighbor to which a request goes that waits and would be late here; None if it
+    stays.
+
+    It is the neighbor at which the request is expected to be in time, and soonest: one with an idle
+    server if there is one, or any if nothing has begun here for long. A neighbor that has refused
+    the request before may have room by now.
     """
     group = visit.group
     servers, known = group.fitting, group.neighbors.knowledge()
@@ -119,9 +122,9 @@ def is_stranded(visit: Visit) -> bool:
 def to_offer(
     line: Iterable[Visit], neighbor: Neighbor, count: int, now_s: float, *, every: bool
 ) -> list[Visit]:
-    """Returns what is offered to a neighbor that says it accepts, also if it refused before: of
-    what waits, `every` kind or only those that no server here fits. What was lost waits a while
-    before it is tried there again."""
+    """Returns the visits to offer to a neighbor that says it accepts, even if it refused them
+    before. With `every` they are of all that wait; otherwise only of those that no server here
+    fits. A visit that was lost there waits a while before it is tried there again."""
     asked, handle = neighbor.id, neighbor.handle
     new_there = (
         visit
@@ -147,13 +150,13 @@ def _better_off_with(
     *,
     own_only: bool = False,
 ) -> Visit | None:
-    """Returns the oldest of a group in the line for its servers that waits longer than the way to a
-    neighbor and the wait there are, `there_s`, and may go there; None if there is none. `own_only`:
-    of what own clients have sent."""
+    """Returns the oldest of a group in the line for its servers that may go to a neighbor and waits
+    longer than the way there and the wait there are, `there_s`; None if there is none. With
+    `own_only` only requests of own clients count."""
     servers = group.fitting
     departure_s = servers.departure_s * group.estimates.lines
-    # One that asks may be as stuck as this cluster, and believe its mean service; with `own_only`
-    # the policy has chosen already that something goes there.
+    # A neighbor that asks may be as stuck as this cluster, and believe its mean service; with
+    # `own_only` the policy has chosen already that something goes there.
     if group.is_alike and (own_only or neighbor.ahead < 0):
         still_s = now_s - group.started_s
         departure_s = seen_departure_s(departure_s, servers.service_s, still_s)

@@ -1,4 +1,5 @@
-"""What must be true of a cluster's machine after every event: asserted in tests and simulations."""
+"""The invariants of a cluster's machine, which hold after every event: asserted in tests and
+simulations."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def check_node(machine: NodeFacts) -> None:
     assert servers.jobs == occupied, (servers.jobs, running, servers.stuck, servers.cooling)
     machine.health.check()
     assert servers.waiting == waiting, (servers.waiting, waiting)
-    # What is stranded comes on top of what may be away.
+    # Stranded requests come on top of those that may be away.
     assert register.away == away <= max(2 * settings.away_limit, carried.away), (
         register.away,
         away,
@@ -36,7 +37,7 @@ def check_node(machine: NodeFacts) -> None:
     rows = machine.neighbors.by_handle.items()
     assert all(len(row.away) == there[handle] for handle, row in rows)
     if servers.is_alike:  # elsewhere seats come on top, as many as there were tokens
-        # What turned out not to have started comes back on top of what may be away.
+        # Requests that turned out not to have started come on top of those that may be away.
         bound = settings.queue_limit + 2 * settings.away_limit + settings.servers
         assert waiting + away <= bound + carried.visits
     assert all(visits[visit.ref] is visit for visit in servers)

@@ -1,10 +1,10 @@
-"""A machine whose acceptances take effect once they are confirmed: something else, a journal say,
-must know of a request before anybody is told that it is this cluster's (design, decision 10).
+"""A machine whose acceptances take effect once they are confirmed: something else, say a journal,
+must know of a request before it counts as this cluster's (design, decision 10).
 
 It decides as any machine, at once, so that places and servers are taken in the order of arrival.
-But nothing leaves before the confirmation: what it would tell or have done about the request is
-withheld, in order, behind a `Confirm`. `Confirmed` lets it go; `NotConfirmed` takes back what was
-decided, and the request is refused. Nothing of it has happened till then, here or elsewhere.
+But nothing leaves before the confirmation: the commands about the request are withheld, in order,
+behind a `Confirm`. `Confirmed` lets them go; `NotConfirmed` takes back what was decided, and the
+request is refused. Until then nothing of it has happened, here or elsewhere.
 
 The machine that needs no confirmation knows nothing of this and pays nothing for it.
 """
@@ -22,7 +22,7 @@ from spillover.model.request import Outcome
 OfVisit: TypeAlias = (
     ev.Accepted | ev.Refuse | ev.Start | ev.Stop | ev.Forward | ev.Recall | ev.AskCancel | ev.Reply
 )
-"""What may not leave before its visit is confirmed."""
+"""The commands that may not leave before their visit is confirmed."""
 
 
 class ConfirmingMachine(NodeMachine):
@@ -30,14 +30,15 @@ class ConfirmingMachine(NodeMachine):
 
     def _make_handlers(self) -> dict[type, Callable[[Any, float], None]]:
         self._withheld: dict[int, list[OfVisit]] = {}
-        """What is to leave once it is confirmed, by ref; the acceptance comes first."""
+        """The commands that leave once their visit is confirmed, by ref; the acceptance comes
+        first."""
         return super()._make_handlers() | {
             ev.Confirmed: self._confirmed,
             ev.NotConfirmed: self._not_confirmed,
         }
 
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
-        """Put aside what is about requests that are not confirmed yet."""
+        """Handle an event, and withhold commands about requests that are not confirmed yet."""
         leaving: list[ev.Command] = []
         withheld = self._withheld
         for command in super().handle(event, now_s):
@@ -56,7 +57,7 @@ class ConfirmingMachine(NodeMachine):
         return ref in self._withheld or super().surely_never_ran(ref)
 
     def _confirmed(self, event: ev.Confirmed, now_s: float) -> None:
-        """Let go what is withheld. A service begins only now."""
+        """Let the withheld commands go. A service begins only now."""
         ref = event.ref
         if (withheld := self._withheld.pop(ref, None)) is None:
             return
@@ -72,7 +73,8 @@ class ConfirmingMachine(NodeMachine):
             self._out.extend(withheld)
 
     def _not_confirmed(self, event: ev.NotConfirmed, now_s: float) -> None:
-        """Take back what was decided. What has ended meanwhile without having begun stays so."""
+        """Take back what was decided. A visit that has ended meanwhile without having begun stays
+        ended."""
         ref = event.ref
         if (withheld := self._withheld.pop(ref, None)) is None:
             return
@@ -91,7 +93,7 @@ class ConfirmingMachine(NodeMachine):
         self._serve_queue(now_s)
 
     def _under_way(self, ref: int, withheld: list[OfVisit], now_s: float) -> Visit | None:
-        """The visit; None if it has ended, or does so now since its time is over."""
+        """Returns the visit; None if it has ended, or ends now since its time is over."""
         visit = self.register.visits.get(ref)
         if visit is None or visit.deadline_s > now_s:
             return visit
@@ -101,7 +103,7 @@ class ConfirmingMachine(NodeMachine):
         return None
 
     def _end_withheld(self, ref: int, commands: list[OfVisit], now_s: float) -> None:
-        """A visit has ended whose work never began: its server has nothing to end."""
+        """End a visit whose work never began, so that its server has nothing to end."""
         self._out.extend(commands)
         if ref in self.servers.stuck:
             self.servers.stuck.remove(ref)
@@ -110,5 +112,5 @@ class ConfirmingMachine(NodeMachine):
             self._serve_queue(now_s)
 
     def _leads_nowhere(self, command: OfVisit) -> bool:
-        """Whether it is a forward to a neighbor that has left meanwhile."""
+        """Returns whether the command is a forward to a neighbor that has left meanwhile."""
         return isinstance(command, ev.Forward) and command.neighbor not in self.neighbors.by_handle

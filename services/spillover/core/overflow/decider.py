@@ -1,4 +1,5 @@
-"""Asking the policy, with what is known of the neighbors, and putting its reasons on record."""
+"""The decider asks the policy, with what is known of the neighbors, and puts its reasons on
+record."""
 
 from __future__ import annotations
 
@@ -43,24 +44,24 @@ class Decider:
     ) -> None:
         self.log = History(records_max)
         self._shadows = {name: Shadow(name) for name in CHOOSERS}
-        """A shadow for each policy: its sums go on when it comes back."""
+        """The shadow of each policy: its sums go on when it comes back."""
         self.use(policy, shadow)
         self._neighbors = neighbors
         self._random = random
         self.neighbors_changed()
 
     def use(self, policy: str, shadow: str | None) -> None:
-        """Decide by this policy from now on, and ask this one along, if any."""
+        """Decide by this policy from now on, and ask the shadow along, if any."""
         self.policy = policy
         self._choose = CHOOSERS[policy]
         self.shadow = None if shadow is None else self._shadows[shadow]
 
     def shadow_of(self, policy: str) -> Shadow:
-        """Returns the shadow that this policy is or could be."""
+        """Returns the shadow of this policy, in use or not."""
         return self._shadows[policy]
 
     def neighbors_changed(self) -> None:
-        """There are others than before."""
+        """Note that the neighbors have changed."""
         self._nobody = (False,) * len(self._neighbors)
         self._weights = [0.0] * len(self._neighbors)
 
@@ -74,10 +75,12 @@ class Decider:
         rank: float,
         health: str,
     ) -> int:
-        """Returns the handle of the neighbor to give the visit to, or KEEP, also where that is not
-        allowed and no neighbor is eligible. No server is free for it. `objection` is why the visit
-        may not be kept, if there is a reason to tell. `rank` is how good a place for it this
-        cluster is: of one that is not well the best that accepts gets it, whoever that is.
+        """Returns the handle of the neighbor to give the visit to, or KEEP.
+
+        No server is free for the visit. KEEP is returned even where keeping is not allowed, if no
+        neighbor is eligible. `objection` is why the visit may not be kept, if there is a reason to
+        tell. `rank` is how good a place for it this cluster is: a cluster that is not well gives it
+        to the best place that accepts, whichever that is.
         """
         neighbors = visit.group.neighbors
         known = neighbors.known_now or neighbors.knowledge()
@@ -123,8 +126,8 @@ class Decider:
     def left_for_place(
         self, visit: Visit, handle: int, servers: ServerPool, now_s: float, health: str
     ) -> None:
-        """Put on record that a request is handed on for the sake of a place there, and take it that
-        it is on its way. The policy was not asked."""
+        """Put on record that a request is handed on for the sake of a place there, and count it as
+        on its way. The policy was not asked."""
         self.note(visit, FORWARDED, servers, now_s, None, health)
         decision = cast("Decision", self.log.last)
         decision.choice = decision.knowledge.handles.index(handle)
@@ -132,7 +135,7 @@ class Decider:
         visit.group.neighbors.sent(handle, now_s, visit.request.size_bytes)
 
     def granted(self, visit: Visit, grant: Granted | None, now_s: float) -> None:
-        """Put on record what a visit was given that starts: with the decision, if that has just
+        """Put on record what a visit was granted that starts: with the decision, if that has just
         been made."""
         if grant is None:
             return
@@ -143,8 +146,8 @@ class Decider:
             self.log.add(Note(now_s, name, STARTED, granted=grant))
 
     def older_went(self, decision: Decision, older: Visit, neighbor: ClusterId) -> None:
-        """Put on record that the request that was decided on is kept, and an older one is handed on
-        in its place."""
+        """Put on record that the request of this decision is kept, and that an older one is handed
+        on in its place."""
         decision.outcome, decision.older_went = KEPT, True
         self.log.add(Note(decision.at_s, older.request.id, WENT_FIRST, neighbor))
 
@@ -157,8 +160,8 @@ class Decider:
         objection: Refusal | None,
         health: str,
     ) -> None:
-        """Put on record what came of a request without asking the policy: STARTED, since a server
-        was free, KEPT to wait for one whatever a policy would say, or REFUSED."""
+        """Put on record an outcome for which the policy was not asked: STARTED, since a server was
+        free; KEPT, to wait for one whatever a policy would say; or REFUSED."""
         neighbors = visit.group.neighbors
         self.log.add(
             Decision(
@@ -189,7 +192,7 @@ class Decider:
 def _within_limits(
     willing: tuple[bool, ...], limits_bytes: tuple[float, ...], size_bytes: int
 ) -> tuple[bool, ...]:
-    """Returns which of the neighbors that take work do not lose what is so large."""
+    """Returns which of the neighbors that take work do not lose requests of this size."""
     limited = zip(willing, limits_bytes, strict=True)
     return tuple([is_willing and size_bytes < limit for is_willing, limit in limited])
 

@@ -1,7 +1,7 @@
-"""Decision records: why a request was started, kept, handed on or refused, in full.
+"""The records of decisions: why a request was started, kept, handed on or refused, in full.
 
 A record holds what the decision was made from, so that it can be made again from the record alone
-(`policy.overflow.choosers` with the same arguments and draw). They are kept in `history`.
+(`policy.overflow.choosers` with the same arguments and draw). `history` keeps them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ FORWARDED = "forwarded"
 REFUSED = "refused"
 
 AFFINITY = "affinity"
-"""Stands in place of a policy: the request went where it costs less for the sake of its session."""
+"""The word in place of a policy for a request that went where it costs less for its session."""
 
 RESTING = "resting"
-"""Stands in place of a health: what runs the work here has asked to be left alone for a while."""
+"""The word in place of a health for a cluster whose service has asked to be left alone for a
+while."""
 
 
 @dataclass(slots=True)
@@ -71,25 +72,26 @@ class Decision:
     granted: Any = None
     """The grant (`pool.Granted`), where servers are unlike."""
     older_went: bool = False
-    """An older one was handed on in its place: this one was kept, whatever the choice."""
+    """True if an older request was handed on in place of this one, which was kept whatever the
+    choice."""
 
     @property
     def neighbor(self) -> ClusterId | None:
-        """Returns whom the request was handed to; None where it was not."""
+        """Returns the neighbor to which the request was handed; None if to none."""
         if self.choice == KEEP or self.older_went:
             return None
         return self.knowledge.ids[self.choice]
 
     @property
     def goes_by_load(self) -> bool:
-        """Returns whether a policy that goes by load was asked, if only along."""
+        """Returns whether a policy that goes by load was asked, even if only along."""
         if self.own is None:
             return False
         return self.policy in BY_LOAD or (self.shadow is not None and self.shadow.policy in BY_LOAD)
 
     @property
     def accept_probability(self) -> float:
-        """Returns the P that it was made with: 0 where the request could not be kept."""
+        """Returns the P of the decision: 0 where the request could not be kept."""
         if not self.may_keep:
             return 0.0
         return accept_probability(self.queue_length, self.servers)
@@ -99,9 +101,9 @@ def describe(decision: Decision) -> dict[str, Any]:
     """Returns a decision as users read it (docs/http.md, /explain).
 
     `eligible` and `weight` are None where the policy was not asked, `age_ms` where the neighbor was
-    unknown, `reason` where nothing spoke against keeping it. What load counts for is there where a
-    policy was asked that goes by it, `shadow` where one was asked along, `older_went_to` where an
-    older request was handed on in place of this one.
+    unknown, `reason` where there was no objection to keeping the request. The fields about load are
+    there if a policy was asked that goes by it, `shadow` if one was asked along, and
+    `older_went_to` if an older request was handed on in place of this one.
     """
     known, loads = decision.knowledge, decision.knowledge.loads
     accept = decision.accept_probability
@@ -140,8 +142,8 @@ def describe(decision: Decision) -> dict[str, Any]:
 
 
 def _neighbors(decision: Decision) -> list[dict[str, Any]]:
-    """Returns the known state of each; where there are groups of types, also whether it serves this
-    one."""
+    """Returns the known state of each neighbor and, where there are several groups of types,
+    whether it serves this one."""
     known, loads = decision.knowledge, decision.knowledge.loads
     rows = [
         {

@@ -1,4 +1,4 @@
-"""What goes into the machine of a cluster (events) and what comes out (commands).
+"""The events that go into the machine of a cluster, and the commands that come out.
 
 `ref` names one visit of a request to this cluster; the shell makes it, never twice. A request that
 comes by again is another visit. Neighbors are named by their handles (`neighbors`).
@@ -34,8 +34,8 @@ class Command:
 
 
 class SoFar(NamedTuple):
-    """The known part of an answer when it begins, as `Answer` has it for all of it: `service_s` is
-    the time to its head."""
+    """The known part of an answer when it begins, with the fields that `Answer` has for all of it.
+    `service_s` is the time to its head."""
 
     path: tuple[ClusterId, ...]
     queued_s: float
@@ -61,10 +61,13 @@ class Arrived(Event):
 
 @dataclass(slots=True)
 class ResponseBegan(Event):
-    """The head of an answer that passes through is there (decision 0043): of a service here, after
-    `service_s`, or of what is away. Then the neighbor has told what it took `so_far`, without the
-    way there, `leg_s`. The end comes as ever; that of a service which has failed tells an
-    `upstream_status` only if the answer came whole."""
+    """The head of an answer that passes through is there (decision 0043).
+
+    It is that of a service here, after `service_s`, or of a request that is away. In the second
+    case `so_far` is what the neighbor says it took, without the way there, which is `leg_s`. The
+    end comes as ever. The end of a service that has failed states an `upstream_status` only if the
+    answer came whole.
+    """
 
     ref: int
     service_s: float = 0.0
@@ -82,30 +85,33 @@ class ServiceEnded(Event):
     result: Any = None
     problem: str | None = None
     upstream_status: int | None = None
-    """The status of the service behind the handler, where there is one and it said no."""
+    """The status with which the service behind the handler refused or failed the work; None where
+    there is no such service."""
     upstream_body: Any = None
-    """The rest of that answer, as JSON."""
+    """The body of that answer, as JSON."""
     retry_after_s: float | None = None
     cause: Cause | None = field(default=None, compare=False)
-    """The cause for which it is not done, for logs and metrics: nothing is decided by it."""
+    """The cause for which the work is not done, for logs and metrics: nothing is decided by it."""
     upstream: str | None = field(default=None, compare=False)
-    """The service that ran it, where there is one behind the handler."""
+    """The service behind the handler that ran the work; None where there is none."""
     ran: RanAt | None = field(default=None, compare=False)
-    """The place behind the handler where it ran, where there is affinity: for the answer to a
-    neighbor."""
+    """The place behind the handler where the work ran, for the answer to a neighbor; None where
+    there is no affinity."""
     said_no: bool = False
-    """Whether the service said no in an answer that is passed on all the same, such as a 429: that
+    """Whether the service refused in an answer that is passed on all the same, such as a 429. That
     is no good end where the number of servers is learned."""
 
 
 @dataclass(slots=True)
 class NotStarted(Event):
-    """The work of a Start surely was not done, or `may_have_run` of a request that may run twice,
-    which is borne once: the request is decided again. Where that is for want
-    of servers, ServersDown comes first. Where what runs the work has `refused` it, that counts as a
-    failure of `service_s`. `retry_after_s`, if given, is how long nothing is to be started. With an
-    `upstream_status` that refusal is an answer that can be passed on, where nobody else takes the
-    request."""
+    """The work of a Start was not done, so that the request is decided again.
+
+    It surely was not done; or it `may_have_run`, of a request that may run twice, which is borne
+    once. If that is for want of servers, ServersDown comes first. If the service has `refused` the
+    work, that counts as a failure of `service_s`. `retry_after_s`, if given, is how long nothing is
+    to be started. With an `upstream_status` the refusal is an answer that can be passed on, where
+    nobody else takes the request.
+    """
 
     ref: int
     problem: str
@@ -133,13 +139,14 @@ class ForwardAnswered(Event):
     leg_s: float
     return_leg_s: float
     opening_s: float = 0.0
-    """The time of the way there until a connection was open. The next request will find one."""
+    """The part of the way there, in seconds, until a connection was open. The next request will
+    find one."""
 
 
 @dataclass(slots=True)
 class ForwardRefused(Event):
-    """The neighbor surely did not accept: it refused, with its `load` if it tells that, or could
-    not be reached."""
+    """The neighbor surely did not accept: it refused, perhaps with its `load`, or could not be
+    reached."""
 
     ref: int
     load: LoadNow | None = None
@@ -149,15 +156,15 @@ class ForwardRefused(Event):
 
 @dataclass(slots=True)
 class ForwardLost(Event):
-    """The request had left and no answer will come, or no more of one that has begun: it may have
-    run there."""
+    """The request had left, and no answer will come, or no more of one that has begun. The request
+    may have run there."""
 
     ref: int
     cause: Cause | None = field(default=None, compare=False)
-    """The cause that the neighbor tells, if it does."""
+    """The cause that the neighbor tells; None if it tells none."""
     problem: str | None = field(default=None, compare=False)
-    """The reason in words, of the neighbor or of what reads its answer; None where it is only known
-    that nothing more comes."""
+    """The reason in words, from the neighbor or the reader of its answer; None where it is only
+    known that nothing more comes."""
 
 
 @dataclass(slots=True)
@@ -169,8 +176,8 @@ class Cancelled(Event):
 
 @dataclass(slots=True)
 class CancelAsked(Event):
-    """Cancel the request wherever it is; the Reply tells how it ended. What is away stays so until
-    the neighbor has told."""
+    """Cancel the request wherever it is; the Reply tells how it ended. A request that is away stays
+    away until the neighbor has answered."""
 
     ref: int
 
@@ -190,12 +197,13 @@ class WorkAsked(Event):
     neighbor: int
     load: LoadNow
     group: str = ""
-    """The group of types that is asked for, and whose `load` this is; empty where there is one."""
+    """The group of types that is asked for, and to which `load` applies; empty where there is only
+    one."""
 
 
 @dataclass(slots=True)
 class NoWorkThere(Event):
-    """A neighbor that was asked has no work that should come here."""
+    """A neighbor that was asked has no work for this cluster."""
 
     neighbor: int
     load: LoadNow
@@ -221,7 +229,7 @@ class SiblingLost(Event):
 
 @dataclass(slots=True)
 class ReportAsked(Event):
-    """A neighbor has begun to listen: it must not wait a whole period to know."""
+    """A neighbor has begun to listen, and must not wait a whole period for a report."""
 
 
 @dataclass(slots=True)
@@ -238,8 +246,8 @@ class TimerFired(Event):
 
 @dataclass(slots=True)
 class BytesMoving(Event):
-    """So many bytes are being read or not yet read by others: bodies of requests that are not
-    accepted yet, answers on their way here, answers on their way to clients."""
+    """The bytes that are being read, or that others have not read yet: bodies of requests that are
+    not accepted yet, answers on their way here, answers on their way to clients."""
 
     count: int
     wanted: int = 0
@@ -249,16 +257,18 @@ class BytesMoving(Event):
 @dataclass(slots=True)
 class HeldUp(Event):
     """This process came `late_s` too late to hear what neighbors have said meanwhile: it was
-    stopped, or had no CPU time. Told before what it is late with."""
+    stopped, or had no CPU time. This event precedes those with which it is late."""
 
     late_s: float
 
 
 @dataclass(slots=True)
 class Drain(Event):
-    """An operator has the cluster drain. It accepts nothing more of neighbors, and of clients when
-    the lame duck is over; then it hands what waits and still comes to neighbors that accept, and
-    finishes the rest."""
+    """An operator has the cluster drain.
+
+    It accepts nothing more from neighbors, nor from clients once the lame duck is over. Then it
+    hands what waits and still comes to neighbors that accept, and finishes the rest.
+    """
 
     lame_duck_s: float = 0.0
 
@@ -270,23 +280,23 @@ class Resume(Event):
 
 @dataclass(slots=True)
 class EngineSaid(Event):
-    """What runs the work has said how much of it there is; None where it has said nothing for long.
-    Only where the number of servers is learned."""
+    """The engines that run the work have reported their load; None where they have been silent for
+    long. This comes only where the number of servers is learned."""
 
     load: EngineLoad | None
 
 
 @dataclass(slots=True)
 class ServersDown(Event):
-    """The servers here cannot run any request for now (all upstreams of `http:` are gone); `server`
-    is the number of the one that cannot, None for all of them."""
+    """The servers here cannot run any request for now (all upstreams of `http:` are gone). `server`
+    is the number of the one that cannot; None stands for all of them."""
 
     server: int | None = None
 
 
 @dataclass(slots=True)
 class ServersUp(Event):
-    """The servers, or this one, can run requests again."""
+    """The servers, or the one with this number, can run requests again."""
 
     server: int | None = None
 
@@ -294,7 +304,7 @@ class ServersUp(Event):
 @dataclass(slots=True)
 class TokensSet(Event):
     """An operator has changed limits, by the id of the class, or taken servers out or back in
-    (True), by theirs; ids that exist. Only where the pool is one of unlike servers."""
+    (True), by the id of the server. The ids exist. This comes only where servers are unlike."""
 
     limits: dict[str, int]
     servers_in: dict[str, bool]
@@ -302,7 +312,7 @@ class TokensSet(Event):
 
 @dataclass(slots=True)
 class PolicySet(Event):
-    """An operator has changed the policy, and which one is asked along; names that exist."""
+    """An operator has changed the policy, and the one that is asked along; the names exist."""
 
     policy: str
     shadow: str | None = None
@@ -311,7 +321,8 @@ class PolicySet(Event):
 @dataclass(slots=True)
 class Join(Event):
     """A cluster becomes a neighbor, over a link of this one-way delay; with a `ramp`, it is given
-    little at first. One that is being parted from stays, and goes on as before: no `Connect`."""
+    little at first. A neighbor that is being parted from stays, and goes on as before, without a
+    `Connect`."""
 
     cluster: ClusterId
     delay_s: float
@@ -320,8 +331,8 @@ class Join(Event):
 
 @dataclass(slots=True)
 class Part(Event):
-    """A neighbor is to be none: it is given nothing more, and still heard and answered, until
-    nothing is left there or from there. `Disconnect` tells when that is."""
+    """A neighbor is to leave. It is given nothing more, and is still heard and answered until
+    neither has anything of the other; `Disconnect` says when that is."""
 
     neighbor: int
 
@@ -336,9 +347,9 @@ class DelayChanged(Event):
 
 @dataclass(slots=True)
 class SettingsChanged(Event):
-    """The configuration has other limits; None where one stays. Nobody who is here is sent away by
-    them. `servers` and `nodes` only where servers are alike, else `SettingsRefused`, and nothing
-    changes."""
+    """The configuration has other limits; None stands for one that stays. Requests that are here
+    stay all the same. `servers` and `nodes` are allowed only where servers are alike; elsewhere
+    `SettingsRefused` follows, and nothing changes."""
 
     servers: int | None = None
     nodes: int | None = None
@@ -349,20 +360,20 @@ class SettingsChanged(Event):
 
 @dataclass(slots=True)
 class Removed(Event):
-    """The configuration has this cluster no more: it drains, whatever operators say, and parts from
-    all neighbors once it has drained."""
+    """The configuration no longer has this cluster: it drains, whatever operators say, and parts
+    from all neighbors once it has drained."""
 
     lame_duck_s: float = 0.0
 
 
 @dataclass(slots=True)
 class Restored(Event):
-    """The configuration has it again: it accepts, unless an operator has it drain."""
+    """The configuration has this cluster again: it accepts, unless an operator has it drain."""
 
 
 @dataclass(slots=True)
 class Confirmed(Event):
-    """A `Confirm` is carried out: the request will not be lost."""
+    """A `Confirm` was carried out: the request will not be lost."""
 
     ref: int
 
@@ -380,8 +391,9 @@ class NotConfirmed(Event):
 
 @dataclass(slots=True)
 class Confirm(Command):
-    """The request is about to be accepted: tell `Confirmed` once that is safe, or `NotConfirmed`;
-    nothing else is told of it before. Only of a machine that asks (`confirming`)."""
+    """The request is about to be accepted. `Confirmed` is to follow once that is safe, or
+    `NotConfirmed`; no other command about the request comes before. Only a machine that asks gives
+    this (`confirming`)."""
 
     ref: int
     request: Request
@@ -391,7 +403,7 @@ class Confirm(Command):
 
 @dataclass(slots=True)
 class Accepted(Command):
-    """The request is this cluster's from here on; comes before anything that is told of it."""
+    """The request is this cluster's from here on. This precedes all other commands about it."""
 
     ref: int
 
@@ -399,7 +411,7 @@ class Accepted(Command):
 @dataclass(slots=True)
 class Refuse(Command):
     """The request is not accepted. `retry_after_s` estimates when a place will be free. `load` is
-    for a neighbor, None where none is told."""
+    for a neighbor; None where it gets none."""
 
     ref: int
     origin: int
@@ -407,7 +419,7 @@ class Refuse(Command):
     retry_after_s: float
     load: LoadNow | None = None
     types: tuple[str, ...] = ()
-    """The types that are served, where the request's is not."""
+    """The types that are served; empty unless the request's type is not."""
     upstream_status: int | None = None
     """The status by which the service here has refused the work of a neighbor's request; None if it
     has not."""
@@ -415,8 +427,8 @@ class Refuse(Command):
 
 @dataclass(slots=True)
 class Start(Command):
-    """Run the request on a server; `at_s` is when its service begins. `server` is its number, 0
-    where all are alike."""
+    """Run the request on a server. `at_s` is when its service begins; `server` is the server's
+    number, 0 where all are alike."""
 
     ref: int
     request: Request
@@ -427,21 +439,22 @@ class Start(Command):
 
 @dataclass(slots=True)
 class AskService(Command):
-    """Ask what runs the work whether it is well, beside all work: `ServiceAsked` tells. Only where
-    there is a request for that (`NodeSettings.asks`)."""
+    """Ask the service whether it is well, beside all work: `ServiceAsked` follows. This comes only
+    where there is a request for that (`NodeSettings.asks`)."""
 
 
 @dataclass(slots=True)
 class Stop(Command):
-    """Stop running, if that can be done. In any case ServiceEnded tells when the server is free."""
+    """Stop running the request, if that can be done. In any case ServiceEnded says when the server
+    is free."""
 
     ref: int
 
 
 @dataclass(slots=True)
 class Began(Command):
-    """The answer passes on from now on, as it comes. Nothing is decided about the request any more:
-    the Reply tells whether the answer came whole."""
+    """The answer passes on from now on, as it comes. Nothing more is decided about the request: the
+    Reply says whether the answer came whole."""
 
     ref: int
     origin: int
@@ -450,8 +463,9 @@ class Began(Command):
 
 @dataclass(slots=True)
 class Forward(Command):
-    """Hand the request to a neighbor; `request.path` already ends with this cluster. `load` is the
-    own one, None where none is told; `pulled`: the neighbor has asked for it."""
+    """Hand the request to a neighbor. `request.path` already ends with this cluster. `load` is the
+    own one; None where the neighbor gets none. `pulled` says that the neighbor has asked for
+    work."""
 
     ref: int
     neighbor: int
@@ -463,7 +477,7 @@ class Forward(Command):
 
 @dataclass(slots=True)
 class Recall(Command):
-    """The answer to this forward is no longer wanted: cancel it at the neighbor."""
+    """Cancel this forward at the neighbor: its answer is no longer wanted."""
 
     ref: int
     neighbor: int
@@ -471,7 +485,8 @@ class Recall(Command):
 
 @dataclass(slots=True)
 class AskCancel(Command):
-    """Have the neighbor cancel this forward; its answer, still waited for, says what came of it."""
+    """Have the neighbor cancel this forward; its answer, which is still waited for, says how it
+    ended."""
 
     ref: int
     neighbor: int
@@ -479,7 +494,7 @@ class AskCancel(Command):
 
 @dataclass(slots=True)
 class Reply(Command):
-    """Give the answer to whoever sent the request, `delay_s` from now (delivery, emulated)."""
+    """Give the answer to the sender of the request, `delay_s` from now (delivery, emulated)."""
 
     ref: int
     origin: int
@@ -496,8 +511,8 @@ class Publish(Command):
 
 @dataclass(slots=True)
 class AskForWork(Command):
-    """Tell a neighbor that a server is idle here: `WorkAsked` there. What comes of it is a forward,
-    or `NoWorkThere`."""
+    """Tell a neighbor that a server is idle here: it gets `WorkAsked`. A forward follows, or
+    `NoWorkThere`."""
 
     neighbor: int
     load: LoadNow
@@ -506,7 +521,7 @@ class AskForWork(Command):
 
 @dataclass(slots=True)
 class NoWork(Command):
-    """Tell a neighbor that has asked that there is nothing for it: `NoWorkThere` there."""
+    """Tell a neighbor that has asked that there is no work for it: it gets `NoWorkThere`."""
 
     neighbor: int
     load: LoadNow
@@ -515,7 +530,8 @@ class NoWork(Command):
 
 @dataclass(slots=True)
 class TellSibling(Command):
-    """Tell another node of the site: `SiblingHeard` there, in order, if it listens."""
+    """Send a message to another node of the site, which gets `SiblingHeard`, in order, if it
+    listens."""
 
     sibling: int
     message: SiblingMessage
@@ -523,12 +539,13 @@ class TellSibling(Command):
 
 @dataclass(slots=True)
 class Heartbeat(Command):
-    """A sign of life to every neighbor, where reports are further apart than beats."""
+    """Send a sign of life to every neighbor, where reports are further apart than beats."""
 
 
 @dataclass(slots=True)
 class Connect(Command):
-    """A cluster has joined, and this is its handle: listen to its reports, and tell it ours."""
+    """A cluster has joined under this handle: listen to its reports, and send it those of this
+    cluster."""
 
     neighbor: int
     cluster: ClusterId
@@ -536,7 +553,7 @@ class Connect(Command):
 
 @dataclass(slots=True)
 class JoinRefused(Command):
-    """A cluster cannot join; why, in words."""
+    """A cluster cannot join, for this `reason`."""
 
     cluster: ClusterId
     reason: str
@@ -544,15 +561,16 @@ class JoinRefused(Command):
 
 @dataclass(slots=True)
 class SettingsRefused(Command):
-    """The settings stay as they were; why, in words."""
+    """The settings stay as they were, for this `reason`."""
 
     reason: str
 
 
 @dataclass(slots=True)
 class Distrust(Command):
-    """A neighbor's message made the machine raise. It was dropped, and the neighbor is unknown
-    until it reports anew: break its stream off. Only a machine that `spares_node` commands this."""
+    """Break off the stream of a neighbor whose message made the machine raise. The message was
+    dropped, and the neighbor is unknown until it reports anew. Only a machine that `spares_node`
+    commands this."""
 
     neighbor: int
     error: Exception
@@ -560,8 +578,8 @@ class Distrust(Command):
 
 @dataclass(slots=True)
 class DistrustSibling(Command):
-    """A message of another node of the site made the machine raise: that node is lost until it is
-    heard anew."""
+    """Break off another node of the site whose message made the machine raise. That node is lost
+    until it is heard anew."""
 
     sibling: int
     error: Exception

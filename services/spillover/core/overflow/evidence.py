@@ -1,6 +1,6 @@
-"""The evidence of work for a cluster's health: for this one by work that ended here, for a neighbor
-by forwards that came back, or did not come back in time. Each is compared with the same clients'
-work elsewhere."""
+"""The evidence of work for a cluster's health: for this cluster by work that ended here, for a
+neighbor by forwards that came back, or did not come back in time. Each is compared with the same
+clients' work elsewhere."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ from spillover.policy.overflow.lateness import (
 )
 
 EVIDENCE = frozenset({Outcome.DONE, Outcome.FAILED, Outcome.REJECTED})
-"""Ends that tell whether work fails: what was stopped says nothing."""
+"""The ends that say whether work fails: one that was stopped says nothing."""
 
 MUTE_AT = 3
-"""So many late requests in a row, and no word of any, are no chance."""
+"""The number of late requests in a row, without a word of any, that is no chance."""
 
 MUTE_S = 0.25
-"""What left later than this says nothing of a neighbor yet. Why: a process that stood still for
-some hundredths of a second has its reports and its answers come together, the reports first."""
+"""The age, in seconds, below which a request says nothing yet of a neighbor. Why: if a process
+stood still for some hundredths of a second, its reports and its answers come together, the reports
+first."""
 
 LOOK_S = 0.25
-"""How far apart the looks for late answers of one neighbor are, at least, and those at the own
-servers."""
+"""The least time, in seconds, between two looks for late answers of one neighbor, or two looks at
+the own servers."""
 
 
 def learn(
@@ -46,7 +47,7 @@ def learn(
     not_run: bool = False,
     rest_s: float = 0.0,
 ) -> bool:
-    """Learns from this end, and returns whether the cluster is degraded or well now by it."""
+    """Learns from this end, and returns whether the cluster has become degraded or well by it."""
     neighbors, is_home = node.neighbors, visit.is_home
     origin = None if is_home else neighbors.by_handle.get(visit.origin)
     usual = neighbors.usual(now_s, but=origin)
@@ -66,7 +67,7 @@ def learn(
 
 
 def learn_of(node: NodeFacts, visit: Visit, outcome: Outcome, now_s: float) -> None:
-    """Learns from how work has ended that a neighbor had."""
+    """Learns from the end of work that a neighbor had."""
     if outcome in EVIDENCE and not visit.missed:
         kind = visit.request.kind or visit.request.type
         _learn_of(node, visit.target, now_s, kind, failed=outcome is FAILED)
@@ -75,17 +76,20 @@ def learn_of(node: NodeFacts, visit: Visit, outcome: Outcome, now_s: float) -> N
 
 
 def learn_of_size(visit: Visit, now_s: float) -> None:
-    """Learns that an answer is there, or begins, to a request of such a size."""
+    """Learns that an answer to a request of this size is there, or begins."""
     sizes = visit.target.sizes
     if not (sizes.is_calm or visit.missed):
         sizes.came_back(now_s, visit.request.size_bytes)
 
 
 def learn_missed(node: NodeFacts, visit: Visit, now_s: float, by_chance: float = 0.0) -> None:
-    """Learns that a neighbor, though it lives, has lost a request, or keeps waiting for its answer
-    for so long that by chance this share of answers do. That is the fault of no kind of requests:
-    any kind may be lost on a way, and does well elsewhere. What takes long here as well says little
-    of that neighbor. What left before it became known is lost with an earlier life or link."""
+    """Learns that a neighbor, though it lives, has lost a request, or has not answered it for so
+    long that by chance only this share of answers take as long.
+
+    That is the fault of no kind of requests: any kind may be lost on a way, and does well
+    elsewhere. If requests take long here as well, that says little of the neighbor. A request that
+    left before the neighbor became known is lost with an earlier life or link.
+    """
     neighbor = visit.target
     if not by_chance and visit.since_s < neighbor.away.known_s:
         return
@@ -106,8 +110,8 @@ def _learn_of(
     failed: bool,
     usual: float = 0.0,
 ) -> None:
-    """It is compared with the best of the others, this cluster included, of which at least this
-    share is `usual`: what nobody can do is no fault of that one."""
+    """Compares an end with the best of the other places, this cluster included, of which at least
+    this share is `usual`. Work that nobody can do is not held against the neighbor."""
     neighbors, there = node.neighbors, neighbor.there
     elsewhere = neighbors.usual(now_s, but=neighbor)
     if not node.servers.down:
@@ -124,14 +128,15 @@ def _learn_of(
 
 
 def notice_lateness(node: NodeFacts, visit: Visit, now_s: float) -> None:
-    """Learns from when a neighbor says something of a visit at last."""
+    """Learns from the time when a neighbor says something of a visit at last."""
     if now_s - visit.since_s > GRACE_S and _is_overdue(visit, now_s):
         learn_missed(node, visit, now_s, LATE_BY_CHANCE)
 
 
 def _is_mute(neighbor: Neighbor, now_s: float) -> bool:
-    """Returns whether nothing has come back since the first of some requests left that are all late
-    but for the grace: no more are sent after them until something does, or that is settled."""
+    """Returns whether the neighbor is mute: nothing has come back since the first of some requests
+    left, and all of these are late but for the grace. No more are sent after them until something
+    comes back, or that is settled."""
     first = list(islice(neighbor.away.values(), MUTE_AT))
     return (
         len(first) == MUTE_AT
@@ -143,14 +148,16 @@ def _is_mute(neighbor: Neighbor, now_s: float) -> bool:
 
 
 def give_again(node: NodeFacts, neighbor: Neighbor) -> None:
-    """Lets one be given work again that was mute, and has now said something of a request."""
+    """Lets a neighbor be given work again that was mute, and has now said something of a
+    request."""
     if neighbor.ramp_since_s is None:
         node.neighbors.hold_back(neighbor.handle, False)  # noqa: FBT003 - as it takes it
 
 
 def look_for_late(node: NodeFacts, neighbor: Neighbor, now_s: float) -> list[Visit]:
-    """Learns from what a neighbor that lives has for too long: it is not on its way. Returns what
-    is to be decided again once that is sure of it, since it may run twice. Looks now and then."""
+    """Learns from requests that a living neighbor has had for too long. Returns those that are
+    decided again, as they may run twice, once the neighbor surely fails. Looks only now and
+    then."""
     away = neighbor.away
     if not (away or neighbor.held_back) or now_s - away.looked_s < LOOK_S:
         return []
@@ -167,14 +174,15 @@ def look_for_late(node: NodeFacts, neighbor: Neighbor, now_s: float) -> list[Vis
 
 
 def chance_of(visit: Visit, now_s: float) -> float:
-    """Returns of how many answers of the neighbor that has this visit it is to be expected that
-    they are not there by now. What sets that time is a deadline or a client: no grace is given."""
+    """Returns the share of answers of this visit's neighbor that are expected not to be there by
+    now. A time that a deadline or a client sets has no grace."""
     return chance(_promised(visit), _waited_s(visit, now_s))
 
 
 class LateHere:
-    """Which share of the own servers has work for longer than usual, by the measure that neighbors
-    are judged by: what takes long everywhere is no neighbor's fault. Looked up now and then."""
+    """The share of the own servers that have had work for longer than usual, by the measure that
+    neighbors are judged by: what takes long everywhere is no neighbor's fault. It is looked up only
+    now and then."""
 
     __slots__ = ("_looked_s", "_share")
 
@@ -183,7 +191,7 @@ class LateHere:
         self._share = 0.0
 
     def at(self, node: NodeFacts, now_s: float) -> float:
-        """Returns the share, as it was at most a moment ago."""
+        """Returns the share, as it was a moment ago or is now."""
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
             running = [one for one in node.register.visits.values() if one.state is RUNNING]
@@ -199,9 +207,9 @@ def _is_overdue(visit: Visit, now_s: float) -> bool:
 
 
 def _waited_s(visit: Visit, now_s: float) -> float:
-    """Returns for how long it is away, without time in which the neighbor was silent, or nobody
-    listened here, or anything waited there. What was not promised an idle server may have been
-    handed on, and wait somewhere else."""
+    """Returns for how many seconds the visit has been away, without time in which the neighbor was
+    silent, nobody listened here, or something waited there. A visit that was not promised an idle
+    server may have been handed on, and wait somewhere else."""
     target = visit.target
     if not visit.promised or target.ahead > 0:
         return 0.0
@@ -209,8 +217,8 @@ def _waited_s(visit: Visit, now_s: float) -> float:
 
 
 def _promised(visit: Visit) -> Promise:
-    """Returns what an idle neighbor promises, by what it tells now of services. Where these take
-    longer here, or are more uneven, they may turn out so there."""
+    """Returns the promise of an idle neighbor, by what it now tells of its services. If services
+    take longer here, or are more uneven, they may turn out so there."""
     group = visit.group
     row = group.neighbors.by_handle.get(visit.target.handle, visit.target)
     service_s = max(row.departure_s * row.servers, group.estimates.service_s)
@@ -219,14 +227,14 @@ def _promised(visit: Visit) -> Promise:
 
 
 def _usual_here(visit: Visit) -> Promise:
-    """Returns how long a service here is expected to take."""
+    """Returns the time that a service here is expected to take."""
     group = visit.group
     return promise(group.estimates.service_s, group.fitting.residual, 0.0)
 
 
 def least_failed(node: NodeFacts, now_s: float, but: str = "") -> float | None:
     """Returns the share of the own clients' work that fails at the best place that it can reach,
-    `but` for this neighbor; None where nothing has failed here lately."""
+    except the neighbor `but`; None where nothing has failed here lately."""
     here = node.health.failed_share(now_s)
     if not here:
         return None

@@ -1,4 +1,4 @@
-"""What may be asked of a cluster's machine. Asking changes nothing."""
+"""The questions that a cluster's machine answers. Asking changes nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from spillover.core.overflow.evidence import LateHere
 
 BEHIND_IT = frozenset({None, Refusal.QUEUE_FULL, Refusal.TOO_LATE})
-"""What may be said against joining the end of the queue, and not against standing first."""
+"""The objections to joining the end of the queue that are none to standing first."""
 
 
 class NodeFacts:
@@ -38,34 +38,34 @@ class NodeFacts:
     register: Register
     groups: Groups
     neighbors: Neighbors
-    """Who there is, and what each tells of itself as a whole."""
+    """The table of neighbors, and of what each says of itself as a whole."""
     decider: Decider
     admission: Admission
     health: Health
     home_load: HomeLoad
     """The load that own clients bring, in all groups of types."""
     pulling: Pulling
-    """Where there is one group, that of it; its `ends` are of all."""
+    """The asking for work: of the only group, where there is one; its `ends` are of all groups."""
     truncated: int
-    """Answers that had begun to pass and broke off: failed, each of them."""
+    """The number of answers that had begun to pass and broke off; each of them has failed."""
     blocked: dict[str, int]
     """The number of requests, by type, that came and found no token; only where servers are
     unlike."""
     _doubtful: set[int]
-    """Visits under way that were lost at a neighbor: they may have run there."""
+    """The visits under way that were lost at a neighbor: they may have run there."""
     late_here: LateHere
     _by_load: bool
     """Whether the policy goes by the load."""
 
     @property
     def queue_length(self) -> int:
-        """N: requests waiting, not those being served."""
+        """Returns N: the number of requests that wait, without those being served."""
         return self.servers.waiting
 
     @property
     def ahead(self) -> int:
-        """N less the idle servers, as neighbors are told: while the cluster recovers, as many more
-        as it tells them of a smaller P."""
+        """Returns N less the idle servers, as neighbors are told. While the cluster recovers, it is
+        larger to match the smaller P that they are told."""
         servers = self.servers
         if servers.is_alike:
             fitting = servers.fitting(0)
@@ -74,7 +74,7 @@ class NodeFacts:
         return ahead + self._ahead_besides(servers.total)
 
     def ahead_of(self, group: Group) -> int:
-        """Returns that of one group of types."""
+        """Returns `ahead` for one group of types."""
         fitting = group.fitting
         return fitting.ahead + self._ahead_besides(fitting.up)
 
@@ -88,7 +88,7 @@ class NodeFacts:
 
     @property
     def held(self) -> HeldBytes:
-        """Returns what its requests take, in bytes."""
+        """Returns the bytes that its requests take."""
         return self.register.held
 
     @property
@@ -97,7 +97,7 @@ class NodeFacts:
 
     @property
     def shadow(self) -> str | None:
-        """Returns the policy that is asked along, without a say; None where none is."""
+        """Returns the policy that is asked along, without a say; None if none is."""
         shadow = self.decider.shadow
         return None if shadow is None else shadow.policy
 
@@ -107,7 +107,7 @@ class NodeFacts:
 
     @property
     def lame_duck(self) -> bool:
-        """Returns whether it drains, but still serves its clients as ever."""
+        """Returns whether the cluster drains, but still serves its clients as ever."""
         return self.admission.draining and not self.admission.emptying
 
     @property
@@ -127,68 +127,72 @@ class NodeFacts:
 
     @property
     def accept_probability(self) -> float:
-        """P; 0 where nothing is accepted whatever N is. Of several groups, the most of them."""
+        """Returns P; 0 where nothing is accepted whatever N is. With several groups, it is the
+        largest P of them."""
         return max([self.accept_probability_of(group) for group in self.groups.all])
 
     def accept_probability_of(self, group: Group) -> float:
         """Returns P of one group of types."""
         fitting = group.fitting
-        # With servers alike nothing waits while one is free: both say the same, unless work is
-        # counted.
+        # With servers alike nothing waits while one is free, so that both say the same, unless work
+        # is counted.
         by_count = group.is_alike and not self.servers.counts_work
         waiting = fitting.site_waiting if by_count else max(0, fitting.ahead)
         return self.admission.accept_probability(fitting, waiting)
 
     @property
     def neighborhood_accept_probability(self) -> float:
-        """R, from the newest that is known."""
+        """Returns R, from the newest that is known."""
         return self.neighbors.accept_probability_with(self.accept_probability)
 
     @property
     def stranded(self) -> int:
-        """Returns how many requests are away to neighbors that are silent or fail, as far as they
-        do not count against `away_limit`: nobody knows when they come back, and others are well."""
+        """Returns how many requests that are away, at neighbors that are silent or fail, do not
+        count against `away_limit`. Nobody knows when they come back, and other neighbors are
+        well."""
         rows = self.neighbors
         count = sum(len(row.away) for row in rows if not row.known or row.there.degraded)
         return min(count, self.settings.away_limit)
 
     def may_send_away(self, beyond: int = 0) -> bool:
-        """Returns whether one more may be away, where so many wait `beyond` the queue's limit."""
+        """Returns whether one more request may be away, while so many wait `beyond` the queue's
+        limit."""
         return self.register.away + beyond < self.settings.away_limit + self.stranded
 
     # --- a visit --------------------------------------------------------------------------------
 
     def surely_never_ran(self, ref: int) -> bool:
-        """Returns whether this visit has surely not run, here or elsewhere. What is away may
-        have.
-        """
+        """Returns whether this visit has surely not run, here or elsewhere. A visit that is away
+        may have."""
         visit = self.register.visits.get(ref)
         return visit is not None and visit.state is QUEUED and ref not in self._doubtful
 
     def _has_answer(self, visit: Visit) -> bool:
-        """Whether the service here has refused it with an answer to pass on, which must not be told
-        of what may have run elsewhere."""
+        """Returns whether the service here has refused the visit with an answer to pass on. A
+        request that may have run elsewhere must not be answered with it."""
         return visit.refused_with is not None and visit.ref not in self._doubtful
 
     def _has_its_place(self, visit: Visit, objection: Refusal | None) -> bool:
-        """Whether it takes back the place that it left: a client's request that has waited here,
-        where nothing else is wrong than that many wait behind it."""
+        """Returns whether the visit takes back the place that it left: it is a client's request
+        that has waited here, and nothing is wrong except that many wait behind it."""
         goes_by_age = self._by_load and self.servers.is_alike
         has_waited = visit.is_home and visit.queued_s > 0.0 and goes_by_age
         return has_waited and objection in BEHIND_IT and not self.admission.elsewhere_first
 
     def is_failure(self, status: int | None) -> bool:
-        """Returns whether what has failed with this status is held against who has failed it."""
+        """Returns whether work that has failed with this status counts against the place where it
+        failed."""
         return is_failure(status, self.settings.failure_statuses)
 
     def is_free(self, visit: Visit) -> bool:
-        """Returns whether this visit is decided again if it fails where work is known to fail: with
-        a key it may run twice, and nobody has been shown an answer of what does not pass."""
+        """Returns whether this visit is decided again if it fails where work is known to fail. With
+        a key it may run twice, and no part of its answer has been shown, as it does not pass
+        through."""
         return visit.request.keyed and not self.settings.passes
 
     def _may_do_better(self, visit: Visit, now_s: float) -> bool:
-        """Whether a request that a neighbor has failed, which is known to fail work, is decided
-        again: it was a probe, it may run twice, and there is a better place."""
+        """Returns whether a request that a neighbor has failed, which is known to fail work, is
+        decided again: it was a probe, it may run twice, and there is a better place."""
         if not self.is_free(visit) or visit.answering or visit.cancelling:
             return False
         if visit.deadline_s <= now_s:
@@ -197,5 +201,6 @@ class NodeFacts:
         return better + SAME < visit.target.rank
 
     def _goes_back(self, visit: Visit) -> bool:
-        """Whether a neighbor can have it back: it has surely not run, here or elsewhere."""
+        """Returns whether a neighbor can have the visit back: it has surely not run, here or
+        elsewhere."""
         return not visit.is_home and visit.ref not in self._doubtful

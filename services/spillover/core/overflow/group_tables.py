@@ -1,6 +1,5 @@
 """The tables of neighbors of a cluster in a federation of several groups of types: one for each
-group, and one for what is the same for all of them, which tells the others all that it is told.
-"""
+group, and one for what is the same for all groups, which passes all news on to the others."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ from spillover.model.type_groups import TypeGroup
 
 
 class GroupNeighbors(Neighbors):
-    """What is known of neighbors as far as it concerns one group. One that does not serve it
-    accepts nothing of it."""
+    """The table of neighbors for one group. A neighbor that does not serve the group accepts
+    nothing of it."""
 
     def __init__(self, group: TypeGroup, *told: Any) -> None:
         self._group = group
@@ -59,7 +58,7 @@ class GroupNeighbors(Neighbors):
                     residual=told.residual,
                     groups=(),
                 )
-        # One that tells of no group, or of none that has no name, is plain: it is all the same.
+        # A neighbor that tells of no named group is plain: its report holds for all of them.
         row.serves = row.id in group.served_by and not (group.id and report.groups)
         if row.serves:
             return report
@@ -74,11 +73,11 @@ class GroupNeighbors(Neighbors):
 
 
 class FederationNeighbors(Neighbors):
-    """Who there is, who lives, and what each tells of itself as a whole. The tables of the groups
-    are told the same."""
+    """The table of neighbors as a whole: which there are, which live, and what each tells of
+    itself. It passes all news on to the tables of the groups."""
 
     def __init__(self, parts: Sequence[Neighbors], *told: Any) -> None:
-        self._parts: Sequence[Neighbors] = ()  # they have those who are there from the start
+        self._parts: Sequence[Neighbors] = ()  # they have the neighbors of the start
         super().__init__(*told)
         self._parts = parts
         for part in parts:

@@ -1,10 +1,9 @@
-"""Groups of types, as one cluster sees them: each is a federation of its own, on the same links
+"""The groups of types, as one cluster sees them: each is a federation of its own, on the same links
 (decision 0038). What is known of neighbors, asked of them and brought by the own clients is kept by
-group; who there is and who lives is the same for all.
+group. Which neighbors there are, and which live, is the same for all groups.
 
-A federation of plain clusters has one group, which is all there is. In one with unlike servers
-there is one for each `model.type_groups.TypeGroup`, and one for the types that no pool names, which
-plain clusters serve.
+A federation of plain clusters has a single group. A federation with unlike servers has one for each
+`model.type_groups.TypeGroup`, and one for the types that no pool names, which plain clusters serve.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from spillover.model.type_groups import TypeGroup
 from spillover.policy.overflow.base import OwnLoad
 
 WHOLE = ""
-"""The id of the only group, or of that of the types which no pool names."""
+"""The id of the only group, or of the group of types that no pool names."""
 
 
 class NoServers:
@@ -34,7 +33,7 @@ class NoServers:
     ready = resting = False
     lines = 1
     departure_s = 0.0
-    """Not told."""
+    """The departure time of no servers, which is not told."""
     residual = 1.0
 
     def __init__(self, service_s: float) -> None:
@@ -48,7 +47,7 @@ class NoServers:
         now_s: float,
         unreported: tuple[int, ...],
     ) -> OwnLoad:
-        """Returns that it cannot stay."""
+        """Returns a load with which the request cannot stay."""
         service_s, hops, may_keep = self.service_s, visit.request.hops, False
         return OwnLoad(0, 1, may_keep, service_s, service_s, 1.0, load, hops, now_s, unreported)
 
@@ -93,14 +92,14 @@ class Group:
         self.pulling = pulling
         self.home_load = home_load
         self.started_s = 0.0
-        """When a visit of it last began to be served here."""
+        """The time when a visit of the group last began to be served here."""
         self.is_known = True
-        """Served by this cluster or a neighbor, by the topology."""
+        """True if this cluster or a neighbor serves the group, by the topology."""
 
 
 class Groups:
-    """All of one cluster's, which has these servers and, at first, these neighbors (id, one-way
-    delay in seconds). `beat_s` is the period of signs of life."""
+    """The groups of one cluster, which has these servers and, at first, these neighbors (id,
+    one-way delay in seconds). `beat_s` is the period of signs of life."""
 
     def __init__(
         self,
@@ -122,7 +121,7 @@ class Groups:
         ids, delays_s = [one for one, _ in neighbors], [delay_s for _, delay_s in neighbors]
         told = (self._own, ids, delays_s, beat_s, self._period_s, settings.passes)
         self.only: Group | None = None
-        """Where there is one; None where a visit's type says which is its own."""
+        """The only group, where there is one; None where a visit's type says which is its own."""
         self._by_type: dict[str, Group] = {}
         if not self._told.groups:
             self.neighbors = Neighbors(*told)
@@ -134,7 +133,7 @@ class Groups:
             self.only = self.rest
             self.all: tuple[Group, ...] = (self.rest,)
             self.named: tuple[Group, ...] = ()
-            """Those that reports tell of: served here."""
+            """The groups that reports tell of: those served here."""
         else:
             rest = TypeGroup(WHOLE, (), self._told.plain)
             nobody = NoServers(settings.service_s)
@@ -169,12 +168,12 @@ class Groups:
 
     @property
     def asks_under_way(self) -> int:
-        """Returns how many questions for work are."""
+        """Returns how many questions for work are under way."""
         return sum(group.pulling.coming for group in self.all)
 
     def neighbors_changed(self) -> None:
-        """There are others than before. One that the topology did not have at the start may serve
-        anything."""
+        """Note that the neighbors have changed. A neighbor that the topology did not have at the
+        start may serve anything."""
         if self.only is not None:
             return
         near = {self._own, *self.neighbors.ids}

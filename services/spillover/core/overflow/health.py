@@ -23,33 +23,36 @@ from spillover.core.overflow.standing import FAILS_EVERYWHERE, Standing
 from spillover.policy.overflow.degradation import UNPROVEN
 
 PROBE_PAUSE_S = 0.25
-"""The pause after a probe has failed that cost nothing; it doubles with each, up to
+"""The pause, in seconds, after a failed probe that cost nothing. It doubles with each, up to
 PROBE_PAUSE_S_MAX."""
 
 PROBE_PAUSE_S_MAX = 1.0
 
 PAID_PAUSE_S = 0.5
-"""After one that cost a client its answer: such a share of the time that the failure has lasted,
-PAID_SHARE, but at least this and at most PAID_PAUSE_S_MAX."""
+"""The shortest pause, in seconds, after a failed probe that cost a client its answer. The pause is
+PAID_SHARE of the time that the failure has lasted, and at most PAID_PAUSE_S_MAX."""
 
 PAID_SHARE = 1.0 / 3.0
 PAID_PAUSE_S_MAX = 10.0
 
 RELAPSES_MAX = 3
 RELAPSE_S = 60.0
-"""Degraded again within this time, twice as long a run is asked for, up to 2^RELAPSES_MAX times."""
+"""The time, in seconds, within which a second degradation is a relapse. It doubles the run that is
+asked for, up to 2^RELAPSES_MAX times."""
 
 FOREIGN_RUN = 5
-"""Successes in a row after which neighbors may send probes too."""
+"""The number of successes in a row after which neighbors may send probes too."""
 
 PATIENCE_S = 15.0
-"""Without work of its own for so long, a cluster lets a neighbor's request be the probe. Doubles
-with each that fails, up to PATIENCE_S_MAX: it is a client of a healthy cluster who pays for it."""
+"""The time, in seconds, without work of its own after which a cluster lets a neighbor's request be
+the probe. It doubles with each that fails, up to PATIENCE_S_MAX, since a client of a healthy
+cluster pays for it."""
 
 PATIENCE_S_MAX = 60.0
 
 PATIENCE_NOT_RUN_S = 1.0
-"""Where all that failed surely did not run, and so was decided again: such a probe costs little."""
+"""The same, if all that failed surely did not run and so was decided again: such a probe costs
+little."""
 
 SLOW_START_S = 1.0
 SLOW_START_SHARE = 0.1
@@ -64,8 +67,9 @@ RECOVERING = "recovering"
 
 
 class Health:
-    """The health of one cluster. Told of what ends; asked whether work may be tried here. It `asks`
-    its service by a request of its own while it is degraded, or does not."""
+    """The health of one cluster. It learns from work that ends, and says whether work may be tried
+    here. `asks` says whether the cluster asks its service, by a request of its own, while it is
+    degraded."""
 
     __slots__ = (
         "_asked",
@@ -125,12 +129,12 @@ class Health:
     # --- what is tried here while it is degraded -----------------------------------------------
 
     def came(self, now_s: float) -> None:
-        """A request of an own client has come."""
+        """Note that a request of an own client has come."""
         self._home_s = now_s
 
     def may_probe(self, now_s: float, *, is_home: bool, is_free: bool = False) -> bool:
-        """Returns whether such a request may be tried here; it is a probe then, see `probe`. One
-        that `is_free` is decided again if it fails."""
+        """Returns whether such a request may be tried here; it is then a probe (see `probe`). A
+        request that `is_free` is decided again if it fails."""
         if len(self._probes) > self.here.run or now_s < self._probe_again_s:
             return False
         if self._asks and not self._says_well:
@@ -144,25 +148,25 @@ class Health:
         return self.degraded and self.may_probe(now_s, is_home=False)
 
     def probe(self, ref: int) -> None:
-        """This visit is one; `forget` it when it ends."""
+        """Note that this visit is a probe; `forget` is to be called when it ends."""
         self._probes.add(ref)
 
     def is_probe(self, ref: int) -> bool:
         return ref in self._probes
 
     def forget(self, ref: int) -> None:
-        """The visit has ended, however that was."""
+        """Forget a probe that has ended, in whatever way."""
         self._probes.discard(ref)
 
     def wants_to_ask(self, now_s: float) -> bool:
-        """Returns whether to ask the service now; `asked` tells what it said."""
+        """Returns whether to ask the service now; `asked` takes its answer."""
         if not (self._asks and self.degraded) or self._asked or now_s < self._probe_again_s:
             return False
         self._asked = not self._says_well
         return self._asked
 
     def asked(self, now_s: float, *, is_well: bool) -> None:
-        """The service has answered that it is well, or has not."""
+        """Take the answer of the service: it is well, or it is not."""
         self._asked = False
         if not self.degraded:
             return
@@ -192,8 +196,9 @@ class Health:
         service_s: float = 0.0,
         kind: Hashable = None,
     ) -> bool:
-        """Work has ended here, see `Standing.ended`. What has failed and surely did `not_run`, or
-        `is_free`, is decided again. Whether `degraded` has changed by it."""
+        """Learn from work that has ended here (see `Standing.ended`). Work that has failed is
+        decided again if it surely did `not_run`, or `is_free`. Returns whether `degraded` has
+        changed."""
         here = self.here
         was_degraded = here.degraded
         told = {"usual": usual, "rest_s": rest_s, "service_s": service_s}
@@ -214,7 +219,7 @@ class Health:
         return changed
 
     def tick(self, now_s: float) -> None:
-        """Time passes: a slow start goes on."""
+        """Go on with a slow start, as time has passed."""
         if self.start_share < 1.0:
             grown = (now_s - self._since_s) / SLOW_START_S
             self.start_share = min(1.0, max(SLOW_START_SHARE, grown))
@@ -226,11 +231,11 @@ class Health:
         assert self.degraded == (self.state == DEGRADED), "degraded in one word and not in another"
 
     def _paid(self, now_s: float, *, is_home: bool) -> None:
-        """A client has got the failure."""
+        """Note that a client got the failure of a probe."""
         lasted_s = now_s - self._begun_s
         pause_s = min(max(PAID_PAUSE_S, PAID_SHARE * lasted_s), PAID_PAUSE_S_MAX)
         self._paid_again_s = now_s + pause_s
-        # What was under way when the cluster became degraded was no probe.
+        # Work that was under way when the cluster became degraded was no probe.
         was_probe = not is_home and now_s - self._degraded_s >= self._patience_s
         longer_s = 2.0 * self._patience_s if was_probe else self._patience_s
         self._patience_s = min(max(PATIENCE_S, longer_s), PATIENCE_S_MAX)

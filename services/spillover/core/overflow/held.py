@@ -13,26 +13,27 @@ from spillover.model.request import Refusal
 UNLIMITED_BYTES = 2**62
 
 RESERVE_SHARE = 8
-"""The limit divided by this is for answers alone: those that arrive and those that are kept."""
+"""The limit divided by this is reserved for answers: those that arrive and those that are kept."""
 
 
 class HeldBytes:
-    """Bytes, and their limits. A neighbor's request may use nine tenths of what a client's may, as
-    of the queue."""
+    """The held bytes, and their limits. A neighbor's request may use nine tenths of what a client's
+    may, as of the queue."""
 
     __slots__ = ("_foreign_limit_bytes", "_home_limit_bytes", "limit_bytes", "moving_bytes",
                  "request_bytes", "wanted_bytes")  # fmt: skip
 
     def __init__(self, limit_bytes: int = UNLIMITED_BYTES) -> None:
         self.request_bytes = 0
-        """The size of all requests that are under way."""
+        """The number of bytes of all requests that are under way."""
         self.moving_bytes = 0
         self.wanted_bytes = 0
-        """The size of the neighbors' request that last did not fit: less room is none."""
+        """The size in bytes of the neighbor's request that last did not fit: less room counts as
+        none."""
         self.use(limit_bytes)
 
     def use(self, limit_bytes: int) -> None:
-        """This is the limit from now on, also if more is held."""
+        """Use this limit from now on, even if more is held."""
         self.limit_bytes = limit_bytes
         self._home_limit_bytes = limit_bytes - limit_bytes // RESERVE_SHARE
         self._foreign_limit_bytes = self._home_limit_bytes - self._home_limit_bytes // 10
@@ -41,18 +42,18 @@ class HeldBytes:
 
     @property
     def total_bytes(self) -> int:
-        """Returns all but the answers that are kept."""
+        """Returns the number of all held bytes except those of kept answers."""
         return self.request_bytes + self.moving_bytes
 
     @property
     def room_bytes(self) -> int:
-        """Returns what a client's request may take; below 0 where more is moving than was reckoned
-        with."""
+        """Returns the bytes that a client's request may take; below 0 where more is moving than was
+        reckoned with."""
         return self._home_limit_bytes - self.total_bytes
 
     @property
     def takes_foreign(self) -> bool:
-        """Returns whether a neighbor's request fits, as far as its size can be known before."""
+        """Returns whether a neighbor's request fits, as far as its size can be known beforehand."""
         wanted_bytes = self.request_bytes + self.moving_bytes + self.wanted_bytes
         return wanted_bytes <= self._foreign_limit_bytes
 
@@ -75,5 +76,5 @@ class HeldBytes:
         return Refusal.MEMORY_FULL
 
     def can_fit(self, size_bytes: int, is_home: bool) -> bool:
-        """Returns whether it would fit if there were nothing else."""
+        """Returns whether a request of this size would fit if there were nothing else."""
         return size_bytes <= (self._home_limit_bytes if is_home else self._foreign_limit_bytes)

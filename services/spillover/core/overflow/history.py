@@ -1,6 +1,5 @@
-"""What has happened to the requests of the last while, for whoever asks why: decisions, and what
-came of them. A ring of fixed size; the oldest records go first.
-"""
+"""The history of the requests of the last while: decisions, and what followed from them, for those
+who ask why. It is a ring of fixed size; the oldest records go first."""
 
 from __future__ import annotations
 
@@ -17,21 +16,22 @@ from spillover.model.request import Outcome
 ENDED = "ended"
 REFUSED_BY = "refused_by"
 LOST_AT = "lost_at"
-"""No answer will come, or it is so late that it is not waited for."""
+"""The note that no answer will come, or that it is so late that it is not waited for."""
 CANCEL_ASKED = "cancel_asked"
 NOT_STARTED = "not_started"
 FAILED_HERE = "failed_here"
 FAILED_AT = "failed_at"
-"""A probe at a place that fails its work has failed: the request has a key, and is decided
-again."""
+"""The note that a probe has failed at a place that fails its work: the request has a key, and is
+decided again."""
 GIVEN_BACK = "given_back"
 PULLED_BY = "pulled_by"
 BEGAN = "answer_began"
-"""Nothing is decided about it any more."""
+"""The note that the answer has begun: nothing more is decided about the request."""
 WENT_FIRST = "went_first"
-"""Handed on in place of a newer one, of which the policy said so."""
+"""The note that a request was handed on in place of a newer one, for which the policy had chosen
+it."""
 LEFT_IN_TIME = "left_in_time"
-"""It waited, and would have been late here."""
+"""The note that a request was handed on in place of a newer one, which the policy had sent away."""
 
 
 @dataclass(slots=True)
@@ -44,14 +44,14 @@ class Note:
     neighbor: ClusterId | None = None
     problem: str | None = None
     server: str | None = None
-    """Where it happened, where servers are unlike."""
+    """The server at which it happened, where servers are unlike."""
     granted: Any = None
-    """What it was given that starts, where servers are unlike."""
+    """The grant of a request that starts, where servers are unlike."""
 
 
 @dataclass(slots=True)
 class Ending:
-    """How a visit ended, without its result."""
+    """The end of a visit, without its result."""
 
     at_s: float
     request_id: RequestId
@@ -73,13 +73,13 @@ class History:
         self._ring: deque[Decision | Note | Ending] = deque(maxlen=limit)
         self.add: Callable[[Decision | Note], None] = self._ring.append
         self.add_end: Callable[[Ending], None] = self._ring.append
-        """Keeps how a visit has ended. Who listens is not told."""
+        """Keeps how a visit has ended. The listener does not get it."""
 
     def __len__(self) -> int:
         return len(self._ring)
 
     def listen(self, hear: Callable[[Decision | Note], None]) -> None:
-        """Have somebody told of each record from now on, ends aside."""
+        """Has `hear` called with each record from now on, ends aside."""
         keep = self._ring.append
 
         def add(record: Decision | Note) -> None:

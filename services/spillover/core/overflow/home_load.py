@@ -7,7 +7,8 @@ from spillover.policy.overflow.home_load import home_rate, load_of
 
 
 class HomeLoad:
-    """The home load of one cluster. `arrivals` counts those since the rate was last asked for."""
+    """The home load of one cluster. `arrivals` counts the requests since the rate was last asked
+    for."""
 
     __slots__ = ("_at_s", "_rate_hz", "arrivals", "elsewhere", "load", "own")
 
@@ -25,7 +26,7 @@ class HomeLoad:
     def at(self, now_s: float, departure_s: float) -> float:
         """Returns the load of a cluster that has one departure each `departure_s`."""
         since_s = now_s - self._at_s
-        if self.arrivals or since_s:  # of one event it is asked more than once
+        if self.arrivals or since_s:  # it is asked for more than once per event
             self._rate_hz = home_rate(self._rate_hz, self.arrivals, since_s, departure_s)
             self._at_s = now_s
             self.arrivals = 0

@@ -1,9 +1,9 @@
-"""What a home remembers of the requests that clients gave it: one entry for each name.
+"""The memory of a home for the requests that clients gave it: one entry for each name.
 
-An entry is opened when a request is accepted and keeps its answer for a while after the end, so
-that the same request under the same name gets the same answer and is not run again. What failed,
-expired or is unknown runs again instead: a new entry takes the place of the old one, which comes
-back if the new run is refused. What is not known here any more is a new request.
+An entry is opened when a request is accepted. It keeps its answer for a while after the end, so
+that the same request under the same name gets the same answer and is not run again. A request that
+failed, expired or is unknown runs again instead: a new entry takes the place of the old one, which
+comes back if the new run is refused. A name that is not known here any more counts as new.
 
 Two windows bound what is kept. Answers to requests that came with a name, or that are fetched
 later, stay `ttl_s`, at most `limit` of them and `limit_bytes` in all. The others have been given to
@@ -24,14 +24,14 @@ from spillover.model.request import REPLAYED, Answer, Request
 BRIEF_LIMIT = 10_000
 BRIEF_LIMIT_BYTES = 32 * 1024 * 1024
 EXPIRED, NO_ROOM, NODE_ENDED = LOST = ("expired", "no_room", "node_ended")
-"""Why an answer that nobody has fetched is kept no longer."""
+"""The reasons why an answer that nobody has fetched is kept no longer."""
 
 ENTRY_BYTES = 1024
-"""What an entry is reckoned to take besides its result."""
+"""The bytes that an entry is reckoned to take besides its result."""
 
 
 class IdempotencyRecord:
-    """One name. `answer` is None until the request has ended."""
+    """The record of one name. `answer` is None until the request has ended."""
 
     __slots__ = (
         "answer",
@@ -65,25 +65,26 @@ class IdempotencyRecord:
         self.fetched = not asynchronous
         """Whether nobody needs to come for the answer any more."""
         self.client_left = False
-        """Whether who asked has gone, or may have gone, without the answer."""
+        """Whether the client has gone, or may have gone, without the answer."""
         self.answer: Answer | None = None
         self.refusal: Refuse | None = None
-        """Why the request was not accepted, or None; its entry is withdrawn then."""
+        """The refusal of a request that was not accepted, and whose entry is withdrawn then; else
+        None."""
         self.ended_s = 0.0
         self.size_bytes = 0
-        """What it is reckoned to take, once it has its answer."""
+        """The bytes that the entry is reckoned to take, once it has its answer."""
 
     @property
     def may_run_again(self) -> bool:
         """Returns whether the same request under this name is run anew rather than given this
-        answer.
-        """
+        answer."""
         return self.answer is not None and self.answer.outcome not in REPLAYED
 
 
 class IdempotencyTable:
-    """Entries by id: the names of each tenant are its own. `unfetched` counts answers of
-    asynchronous requests that nobody has seen, `lost` those that were dropped before, by why."""
+    """The entries by id: the names of each tenant are its own. `unfetched` counts answers of
+    asynchronous requests that nobody has seen, and `lost` those that were dropped before, by the
+    reason."""
 
     __slots__ = (
         "_brief",
@@ -115,7 +116,7 @@ class IdempotencyTable:
         return len(self._by_id)
 
     def keep(self, ttl_s: float, limit: int) -> None:
-        """Keep answers for so long from now on, and no more of them."""
+        """Keep answers for `ttl_s` from now on, and at most `limit` of them."""
         self._ttl_s, self._limit = ttl_s, limit
         self._drop_surplus()
 
@@ -127,17 +128,19 @@ class IdempotencyTable:
         return entry
 
     def open(self, entry: IdempotencyRecord) -> None:
-        """A request of this name is to run. `find` does not know the name, or what it knows may
-        run again and came with a name; `accept` or `withdraw` follows."""
+        """Open an entry, as a request of this name is to run. `find` does not know the name, or its
+        entry may run again and came with a name. `accept` or `withdraw` follows."""
         self._by_id[entry.id] = entry
 
     def accept(self, entry: IdempotencyRecord) -> None:
-        """It runs, or has run: the answer to the run before is worth nothing any more."""
+        """Accept an entry, which runs or has run: the answer to the run before is worth nothing any
+        more."""
         if self._lasting and self._lasting.get(entry.id, entry) is not entry:
             self._drop_lasting(entry.id)
 
     def withdraw(self, entry: IdempotencyRecord) -> None:
-        """It was refused, which is not remembered; what was known before still is."""
+        """Withdraw an entry whose request was refused, which is not remembered. What was known
+        before stays."""
         before = self._lasting.get(entry.id)
         if before is not None:
             self._by_id[entry.id] = before
@@ -145,7 +148,7 @@ class IdempotencyTable:
             del self._by_id[entry.id]
 
     def settle(self, entry: IdempotencyRecord, answer: Answer, now_s: float) -> None:
-        """The request has ended."""
+        """Give an entry its answer, as the request has ended."""
         entry.answer = answer
         entry.ended_s = now_s
         size_bytes = ENTRY_BYTES
@@ -160,7 +163,7 @@ class IdempotencyTable:
             while len(self._brief) > BRIEF_LIMIT or self._brief_bytes > BRIEF_LIMIT_BYTES:
                 self._drop_brief()
             return
-        self.accept(entry)  # it may end before anybody is told that it runs
+        self.accept(entry)  # it may end before its acceptance is reported
         self._lasting[entry.id] = entry
         self._bytes += size_bytes
         self.unfetched += not entry.fetched
@@ -171,7 +174,7 @@ class IdempotencyTable:
             self._lose_lasting(next(iter(self._lasting)), NO_ROOM)
 
     def fetch(self, entry: IdempotencyRecord) -> None:
-        """Somebody has been given the answer."""
+        """Note that the answer has been given to somebody."""
         if not entry.fetched and entry.answer is not None:
             entry.fetched = True
             self.unfetched -= self._lasting.get(entry.id) is entry
@@ -182,15 +185,15 @@ class IdempotencyTable:
 
     @property
     def kept_bytes(self) -> int:
-        """Returns what the answers that are kept are reckoned to take."""
+        """Returns the bytes that kept answers are reckoned to take."""
         return self._bytes + self._brief_bytes
 
     def make_room(self, room_bytes: int) -> None:
-        """Keep no more than this from now on. What has been given to its client goes first."""
+        """Keep no more than this from now on. Answers that their clients have got go first."""
         self._limit_bytes = room_bytes
         if self._bytes + self._brief_bytes <= room_bytes:
             return
-        self._limit_bytes = max(0, room_bytes)  # less than nothing is kept nowhere
+        self._limit_bytes = max(0, room_bytes)  # a limit below 0 keeps nothing
         while self._brief and self.kept_bytes > room_bytes:
             self._drop_brief()
         while self._lasting and self.kept_bytes > room_bytes:
@@ -209,8 +212,8 @@ class IdempotencyTable:
         assert self.unfetched == sum(not entry.fetched for entry in lasting)
 
     def expire(self, now_s: float) -> None:
-        """Drop what has been kept for long enough. To be called now and then: what is dropped late
-        is not found any more."""
+        """Drop answers that have been kept for long enough. This is to be called now and then;
+        `find` does not find them even before."""
         while self._lasting:
             oldest = next(iter(self._lasting.values()))
             if now_s < oldest.ended_s + self._ttl_s:
@@ -235,6 +238,6 @@ class IdempotencyTable:
         self._forget(entry)
 
     def _forget(self, entry: IdempotencyRecord) -> None:
-        """Its name may have been taken again since."""
+        """Forget an entry. Its name may have been taken again since."""
         if self._by_id.get(entry.id) is entry:
             del self._by_id[entry.id]

@@ -1,6 +1,5 @@
-"""Snapshots of what one cluster knows of its neighbors, for policies, records and users. The table
-that they are made from is `neighbors`.
-"""
+"""Snapshots of what one cluster knows of its neighbors, for policies, records and users.
+`neighbors` has the table that they are made from."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from spillover.policy.overflow.degradation import SAME
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """All that was known of the neighbors at one instant, by position. Never changes once made."""
+    """The knowledge of all neighbors at one instant, by position. It never changes once made."""
 
     ids: tuple[ClusterId, ...]
     handles: tuple[int, ...]
@@ -31,17 +30,17 @@ class Knowledge:
     """The same for work that must not run twice: a place that may lose it is tried with that only
     if no other has come."""
     ranks: tuple[float, ...]
-    """How good a place for work each is, the less the better."""
+    """The rank of each neighbor as a place for work: the lower the better."""
     best: float
-    """The least of those that accept; infinity if none does."""
+    """The lowest rank of the neighbors that accept; infinity if none does."""
     limits_bytes: tuple[float, ...] | None = None
     """The size from which on each neighbor loses requests; None where none does."""
     serves: tuple[bool, ...] | None = None
     """The neighbors that serve the group of types; None where there is one, which all serve."""
 
     def as_good_as(self, own: float) -> tuple[bool, ...]:
-        """Returns who may be given work by a cluster of this rank, which is not well: the best of
-        those that accept, unless it is better itself."""
+        """Returns which neighbors may be given work by a cluster of the rank `own`, which is not
+        well: the best of those that accept, unless the cluster is better itself."""
         limit = min(own, self.best) + SAME
         ranked = zip(self.accepting, self.ranks, strict=True)
         return tuple([accepts and rank <= limit for accepts, rank in ranked])
@@ -49,7 +48,7 @@ class Knowledge:
 
 @dataclass(slots=True)
 class NeighborView:
-    """One row of /state: what is believed of a neighbor, and how old that is."""
+    """One row of /state: the beliefs about a neighbor, and their age."""
 
     handle: int
     id: ClusterId

@@ -1,6 +1,6 @@
 """The pool of servers that are alike and whose number is learned while they run (decision 0052).
 
-How many may run is the business of `core.capacity.search`, which sees each end of a service here.
+`core.capacity.search` finds how many may run; it sees each end of a service here.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from spillover.policy.overflow.base import OwnLoad
 
 
 class LearnedServers(FifoServers):
-    """`total` is how many may run now; estimates, and what neighbors are told, go by `believed`,
-    which is tried less often."""
+    """The pool whose number of servers is learned. `total` is how many may run now; estimates, and
+    what neighbors are told, go by `believed`, which changes less often."""
 
     __slots__ = ("_is_stopped", "_is_undone", "engine", "search")
 
@@ -27,11 +27,11 @@ class LearnedServers(FifoServers):
         self._is_undone = False
         """Whether the work whose server is about to be free has come to nothing."""
         self._is_stopped = False
-        """Whether that is so since its time was over, or nobody wanted it any more."""
+        """Whether it came to nothing because its time was over, or nobody wanted it any more."""
 
     @property
     def believed(self) -> int:
-        """Returns how many requests at a time are believed to be best."""
+        """Returns the number of requests at a time that is believed to be best."""
         return self.search.base
 
     @property
@@ -52,12 +52,12 @@ class LearnedServers(FifoServers):
 
     @property
     def idle(self) -> int:
-        """Returns how many are idle of those that are believed in: work is asked for these, and not
-        to try more."""
+        """Returns how many of the believed servers are idle: work is asked for these, and not to
+        try more."""
         return max(0, min(super().idle, self.search.base - self.busy))
 
     def resize(self, _: int) -> bool:
-        """Does nothing: operators do not set what is learned."""
+        """Does nothing: operators do not set a number that is learned."""
         return False
 
     def occupy(self, visit: Visit) -> int:
@@ -70,7 +70,7 @@ class LearnedServers(FifoServers):
         self._is_undone = True
 
     def was_stopped(self) -> None:
-        """What comes to nothing next had been stopped."""
+        """Notes that the work which comes to nothing next had been stopped."""
         self._is_stopped = True
 
     def vacate(self, ref: int) -> None:
@@ -91,16 +91,16 @@ class LearnedServers(FifoServers):
 
     def _ended(self, *, is_good: bool, is_stopped: bool = False) -> None:
         mean_s = self.service_s
-        # A topology may say that services take no time.
+        # By the topology, services may take no time.
         spread2 = self._service_variance_s2 / (mean_s * mean_s) if mean_s else 0.0
-        # What waits starts at once.
+        # A waiting request starts at once.
         running = self.busy + (self.waiting > 0)
         told = running, self.waiting, spread2, self.now_s
         if self.search.ended(*told, is_good=is_good, is_stopped=is_stopped):
             self._use_limit()
 
     def engine_said(self, load: EngineLoad | None) -> None:
-        """What runs the work has said how much that is; None if it has not for long."""
+        """Takes the engines' report of their load; None if they have been silent for long."""
         if self.engine.said(load, self.search, self.busy, self.now_s):
             self._use_limit()
 

@@ -15,7 +15,7 @@ HOME_ENDS = ("done", "failed", "expired", "cancelled")
 FOREIGN_STATES = ("queued", "running", "handed_on")
 FOREIGN_ENDS = ("answered", "cancelled")
 FAILURES = frozenset({Outcome.FAILED, Outcome.REJECTED, Outcome.UNKNOWN})
-"""Ends that count as failed, rejected and unknown ones too: the client got an error."""
+"""The ends that count as errors: the client got one."""
 
 
 class Ledger:
@@ -36,7 +36,8 @@ class Ledger:
         return abs(home["accepted"] - home_rest) + abs(foreign["received"] - foreign_rest)
 
     def check(self, home_states: Counter[str], foreign_states: Counter[str]) -> None:
-        """Both balances hold, and the states are those counted anew from the requests held."""
+        """Raise AssertionError unless both balances hold, and the states are those counted anew
+        from the requests held."""
         assert self.imbalance() == 0, self.as_dict()
         for state in HOME_STATES:
             assert self.home[state] == home_states[state], (state, self.home, home_states)

@@ -1,26 +1,25 @@
-"""The machine of one link to a neighbor: what is away over it, and what becomes of that.
+"""The machine of one link to a neighbor: which forwards are away over it, and how they end.
 
 Theory of operation. A request that is handed over stands on a connection of its own until something
-comes back on it. As long as it has not left, it surely is not there; afterwards only an answer or a
-refusal tells, and where neither will come it is lost: it may have run (decision 0008). So each
+comes back on it. As long as it has not left, it surely is not there. Afterwards only an answer or a
+refusal tells; if neither will come, the request is lost: it may have run (decision 0008). So each
 forward ends in exactly one of four ways, whatever else happens to it.
 
-- *answered*, or *refused*: the neighbor has said so, or it surely was not delivered;
-- *lost*: it had left, and its connection broke or the neighbor fell silent for good;
-- *recalled*: its sender does not wait for it any more, or took it back before it had left.
+- *answered*, or *refused*: the neighbor has said so, or it surely was not delivered; - *lost*: it
+had left, and its connection broke or the neighbor fell silent for good; - *recalled*: its sender
+does not wait for it any more, or took it back before it had left.
 
-A cancel that somebody waits for overtakes its forward or is lost now and then. Nothing relies on
-it: it is sent a few times, and what became of the forward is told by the forward alone.
+A cancel whose answer is awaited overtakes its forward or is lost now and then. Nothing relies on
+it: it is sent a few times, and the forward alone says how it ended.
 
 The neighbor's reports come on a stream. One on which nothing comes for `silence_s` is broken off
-and opened anew; one on which nothing comes at all means that what the neighbor holds is given up.
-So is what is away to a neighbor that is none any more. Of a neighbor of several nodes one is
-called, and the next one once a stream from it has not spoken at all: what is given up is what that
-node holds.
+and opened anew. If nothing comes on the new one at all, all that the neighbor holds is given up. So
+is all that is away to a neighbor that has left. Of a neighbor of several nodes one is called, and
+the next one once a stream from it has not spoken at all: then what that node holds is given up.
 
-What happens to every forward is told by calls: `hand_over`, `left`, `answered`. For the rest shells
-give events in and obey commands in their order. What a connection, a delay or a message is
-they alone know: one with sockets in `live.overflow`, one with channels in `sim.overflow`.
+Calls tell the machine what happens to every forward: `hand_over`, `left`, `answered`. For the rest,
+shells give events in and obey commands in their order. They alone know what a connection, a delay
+or a message is: a shell with sockets in `live.overflow`, one with channels in `sim.overflow`.
 """
 
 from __future__ import annotations
@@ -37,20 +36,22 @@ from spillover.model.load import LoadNow
 from spillover.policy.backoff import backoff_s
 
 STREAM_SILENCE_S = 2.5
-"""A stream on which nothing arrives for this long, beyond the link's delay both ways, is broken off
-and opened anew. The machine of the cluster has long made the neighbor unknown; this is about what
-it holds: if it says nothing on the new stream either, that is given up, some 5 s after its last
-sign of life. Long, since a neighbor that was only slow may still answer.
+"""The time, in seconds, after which a silent stream is broken off and opened anew, beyond the
+link's delay both ways.
+
+The machine of the cluster has long made the neighbor unknown by then; this is about the requests
+that the neighbor holds. If it is silent on the new stream too, they are given up, some 5 s after
+its last sign of life. The time is long, since a neighbor that was only slow may still answer.
 """
 
 RETRY_FIRST_S = 0.05
 RETRY_LONGEST_S = 1.0
-"""Pauses before a stream is opened anew."""
+"""The longest pause, in seconds, before a stream is opened anew."""
 
 CANCEL_ATTEMPTS_MAX = 5
 CANCEL_AGAIN_S = 0.1
-"""The pause before the second attempt; it doubles with each. A cancel may overtake its forward, or
-be lost."""
+"""The pause, in seconds, before the second attempt to cancel; it doubles with each. A cancel may
+overtake its forward, or be lost."""
 
 NOT_LEFT = -1
 NOT_CALLED = -1
@@ -63,8 +64,8 @@ ANSWERED, REFUSED, LOST, RECALLED = "answered", "refused", "lost", "recalled"
 
 @dataclass(slots=True)
 class Refused:
-    """The neighbor surely has not accepted it: it says so, perhaps with its load, or was not
-    reached."""
+    """The neighbor surely has not accepted the forward: it says so, perhaps with its load, or was
+    not reached."""
 
     ref: int
     load: LoadNow | None = None
@@ -73,8 +74,8 @@ class Refused:
 
 @dataclass(slots=True)
 class Broken:
-    """The link has lost the forward, its connection broke, or the neighbor says so, perhaps with
-    the reason: no answer will come, or no more of it."""
+    """No answer will come, or no more of it. The link has lost the forward, its connection broke,
+    or the neighbor says so, perhaps with the reason."""
 
     ref: int
     cause: Cause | None = None
@@ -90,22 +91,22 @@ class Recalled:
 
 @dataclass(slots=True)
 class CancelAsked:
-    """Cancel the forward; the answer is waited for."""
+    """The forward is to be cancelled; its answer is waited for."""
 
     ref: int
 
 
 @dataclass(slots=True)
 class CancelFailed:
-    """An attempt came to nothing: the forward was overtaken, has just ended, or the way is bad.
-    Which of these, the forward's own end tells."""
+    """An attempt to cancel came to nothing: the forward was overtaken, has just ended, or the way
+    is bad. The forward's own end says which of these it was."""
 
     ref: int
 
 
 @dataclass(slots=True)
 class StreamBegun:
-    """A stream of reports is asked for."""
+    """A stream of reports was asked for."""
 
 
 @dataclass(slots=True)
@@ -115,17 +116,19 @@ class StreamHeard:
 
 @dataclass(slots=True)
 class StreamEnded:
-    """The stream was ended, broke, fell silent or could not be opened. `is_there`: what is at the
-    neighbor's address is there, and one of the two does not believe the other's certificate, or it
-    wants another node of its cluster to be called. That tells nothing of what the neighbor holds:
-    connections from before carry their answers."""
+    """The stream was ended, broke, fell silent or could not be opened.
+
+    `is_there` says that the neighbor is there all the same: one of the two does not believe the
+    other's certificate, or the neighbor wants another of its nodes to be called. That says nothing
+    of what the neighbor holds, since older connections carry their answers.
+    """
 
     is_there: bool = False
 
 
 @dataclass(slots=True)
 class Disconnected:
-    """The neighbor is none any more: neither answers nor reports are waited for."""
+    """The neighbor has left: neither answers nor reports are waited for."""
 
 
 # --- commands ---------------------------------------------------------------------------------
@@ -133,7 +136,7 @@ class Disconnected:
 
 @dataclass(slots=True)
 class LetGo:
-    """Take the forward back if it has not left, else close its connection, which is how the
+    """Take the forward back if it has not left. If it has, close its connection, which is how the
     neighbor learns of it."""
 
     ref: int
@@ -141,7 +144,7 @@ class LetGo:
 
 @dataclass(slots=True)
 class Ended:
-    """The forward has ended in one of four ways; the cluster hears `event`, if there is one."""
+    """The forward has ended in one of four ways; the cluster gets `event`, if there is one."""
 
     ref: int
     how: str
@@ -150,42 +153,44 @@ class Ended:
 
 @dataclass(slots=True)
 class SendCancel:
-    """Send one attempt to cancel the forward; tell `CancelFailed` if it comes to nothing."""
+    """Send one attempt to cancel the forward; `CancelFailed` is to follow if it comes to
+    nothing."""
 
     ref: int
 
 
 @dataclass(slots=True)
 class Tell:
-    """The cluster hears of this event."""
+    """Give this event to the cluster."""
 
     event: Any
 
 
 @dataclass(slots=True)
 class CallNext:
-    """Call the next node of the neighbor from now on. What has left stays where it is."""
+    """Call the next node of the neighbor from now on. Forwards that have left stay where they
+    are."""
 
 
 @dataclass(slots=True)
 class OpenStream:
-    """Ask for a stream of reports anew: the pause after the last one is over."""
+    """Open a stream of reports anew: the pause after the last one is over."""
 
 
 class LinkMachine:
-    """The link to the neighbor with this handle, which has so many nodes. `random` draws the pauses
-    of the stream."""
+    """The link to the neighbor with this handle, which has so many nodes. The pauses of the stream
+    are drawn from `random`."""
 
     def __init__(self, neighbor: int, random: Random, nodes: int = 1) -> None:
         self.neighbor = neighbor
         self._nodes = nodes
         self._called = 0
-        """The node that is called, counted from 0."""
+        """The index of the node that is called."""
         self._behind: dict[int, int] = {}
-        """The nodes of forwards that left before another one was called."""
+        """The indices of the nodes to which forwards left before another node was called."""
         self._random = random
         self._away: dict[int, int] = {}
-        """How often the cancel of each forward was sent, or NOT_LEFT."""
+        """The number of times that the cancel of each forward was sent, or NOT_LEFT, by ref."""
         self.has_heard = False
         """Whether anything has come on the present stream."""
         self._attempt = 0
@@ -206,7 +211,7 @@ class LinkMachine:
         }
 
     def __len__(self) -> int:
-        """How many forwards are away."""
+        """Returns how many forwards are away."""
         return len(self._away)
 
     def awaits(self, ref: int) -> bool:
@@ -215,17 +220,17 @@ class LinkMachine:
 
     @staticmethod
     def silence_s(delay_s: float) -> float:
-        """Returns how long nothing may come on a stream over a link of this delay."""
+        """Returns the time, in seconds, for which a stream over a link of this delay may be
+        silent."""
         return STREAM_SILENCE_S + 2 * delay_s
 
     def next_deadline(self) -> float:
-        """Returns when a cancel is to be sent again, or the stream to be opened anew."""
+        """Returns the time when a cancel is to be sent again, or the stream opened anew."""
         return self._agenda.first_s()
 
     def handle(self, event: Any, now_s: float) -> list[Any]:
-        """Returns what is to be done about the event, in this order: nothing if it is about what
-        has ended.
-        """
+        """Returns the commands that the event leads to, in order; none if it is about a forward or
+        a stream that has ended."""
         self._handlers[type(event)](event, now_s)
         commands, self._out = self._out, []
         return commands
@@ -238,12 +243,12 @@ class LinkMachine:
     # --- forwards -----------------------------------------------------------------------------
 
     def hand_over(self, ref: int, *, has_left: bool = False) -> None:
-        """Takes a request for the neighbor. The shell has it leave at once, or says `left` when it
-        does: the neighbor may have it then."""
+        """Takes a request for the neighbor. The shell has it leave at once, or calls `left` when it
+        has: from then on the neighbor may have it."""
         self._away[ref] = 0 if has_left else NOT_LEFT
 
     def left(self, ref: int) -> None:
-        """Notes that the forward is out of our hands, on its way to the node that is called."""
+        """Notes that the forward has left for the node that is called."""
         if self._away.get(ref) == NOT_LEFT:
             self._away[ref] = 0
         if self._behind:
@@ -270,9 +275,9 @@ class LinkMachine:
             self._out.append(Ended(event.ref, RECALLED))
 
     def _give_up(self, refs: list[int]) -> None:
-        """Ends these: the neighbor is frozen, cut off, or gone without a word. What it holds is
-        lost; what has not left surely is not there, and never leaves: all is let go of before any
-        end is told, since whoever hears of one may do what was due."""
+        """Ends these forwards, since the neighbor is frozen, cut off, or gone without a word. Those
+        that it holds are lost; those that have not left surely are not there, and never leave. All
+        are let go of before any end is told, since a listener may hand the next request over."""
         self._out += map(LetGo, refs)
         for ref, cancels in [(ref, self._away.pop(ref)) for ref in refs]:
             if cancels == NOT_LEFT:
@@ -283,8 +288,8 @@ class LinkMachine:
     # --- cancels ------------------------------------------------------------------------------
 
     def _cancel_asked(self, event: CancelAsked, _: float) -> None:
-        """Unsent it never leaves and comes back as refused, else the neighbor is asked to cancel
-        it, and its answer is what it comes to."""
+        """Cancels a forward. If it has not left, it never does and comes back as refused; else the
+        neighbor is asked to cancel it, and its answer says how it ended."""
         ref = event.ref
         cancels = self._away.get(ref)
         if cancels == 0:
@@ -315,8 +320,8 @@ class LinkMachine:
         self.has_heard = True
 
     def _stream_ended(self, event: StreamEnded, now_s: float) -> None:
-        """A stream that never spoke tells that the neighbor is silent, or the node of it that is
-        called."""
+        """Ends a stream. One that never spoke shows that the neighbor is silent, or the node of it
+        that is called."""
         if self.has_heard:
             self._attempt = 0
             self._out.append(Tell(ev.LinkDown(self.neighbor)))
@@ -337,8 +342,8 @@ class LinkMachine:
         self._give_up(list(self._away))
 
     def use_nodes(self, nodes: int) -> None:
-        """The neighbor has so many nodes from now on, the one that is called among them. Of what is
-        away at another one, only its connection tells from now on."""
+        """Uses so many nodes of the neighbor from now on, of which the called one is the first.
+        Forwards that are away at another node end only by their connections from now on."""
         behind, self._behind = self._behind, {}
         for ref, node in behind.items():
             if node != self._called:

@@ -1,6 +1,6 @@
-"""The basis of a choice by load, as users read it: the known loads, their age, and the waits that
-they meant. All is computed anew from the record, by the functions that the choice was made with
-(`policy.overflow.adaptive`)."""
+"""The basis of a choice by load, as users read it: the known loads, their ages, and the waits that
+follow from them. All is computed anew from the record, by the functions that the choice was made
+with (`policy.overflow.adaptive`)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from spillover.policy.overflow.stranded import STUCK_SERVICES
 def of_choice(
     own: OwnLoad, near: NeighborLoads, eligible: Sequence[bool], draw: float
 ) -> dict[str, Any]:
-    """Returns what is the same for all neighbors. `trust` is None where it does not matter: for
-    what was handed on before, or may go to nobody."""
+    """Returns the values that are the same for all neighbors. `trust` is None where it does not
+    matter: for a request that was handed on before, or may go to nobody."""
     ages_s = [0.0] * len(eligible)
     age = adaptive.write_ages(own, near, eligible, ages_s)
     trust = adaptive.trust(age) if own.hops == 0 and any(eligible) else None
@@ -51,7 +51,8 @@ def of_choice(
 
 
 def of_neighbor(own: OwnLoad, near: NeighborLoads, y: int) -> dict[str, Any]:
-    """Returns what was known of one neighbor's load; None in all of it where it never told."""
+    """Returns what was known of one neighbor's load; each value is None if it never told its
+    load."""
     if near.told_s[y] == -math.inf:
         return dict.fromkeys((
             *("ahead", "load", "load_age_ms", "unreported"),
@@ -69,7 +70,7 @@ def of_neighbor(own: OwnLoad, near: NeighborLoads, y: int) -> dict[str, Any]:
 
 
 def of_shadow(shadow: ShadowChoice, made: int, ids: Sequence[ClusterId]) -> dict[str, Any]:
-    """Returns what the policy that was asked along would have chosen."""
+    """Returns the choice of the policy that was asked along."""
     neighbor = None if shadow.choice == KEEP else ids[shadow.choice]
     gain_ms = None if shadow.gain_s is None else shadow.gain_s * 1e3
     is_same = shadow.choice == made

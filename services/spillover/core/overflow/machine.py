@@ -1,28 +1,30 @@
 """The machine of one cluster: a FIFO, m servers, and the decision to keep or to hand on.
 
-Theory of operation. Every request that comes in is a *visit*. With a free server it starts at
-once. Otherwise the policy decides, from the own queue and what neighbors last told, whether it
-joins the queue or leaves for a neighbor. A visit that left comes back as an answer (passed on), as
-a refusal (decided again, that neighbor left out), or not at all (decided again if the request has
-a key, else its outcome is unknown: never run twice). A visit ends with exactly one Reply, or a
-neighbor's goes back to it undone, as a Refuse.
+Theory of operation. Every request that comes in is a *visit*. With a free server it starts at once.
+Otherwise the policy decides, from the own queue and from what neighbors last reported, whether it
+joins the queue or leaves for a neighbor. A visit that left comes back in one of three ways: as an
+answer, which is passed on; as a refusal, so that it is decided again with that neighbor left out;
+or not at all. Then it is decided again if the request has a key; otherwise its outcome is unknown,
+and it never runs twice. A visit ends with exactly one Reply, or goes back undone to the neighbor
+that sent it, as a Refuse.
 
-Where answers pass through as they come (decision 0043), one that has begun makes its visit
-*answering*: it stays where it is until its end, whatever its deadline, and what breaks it off ends
-it as failed: somebody has read a part of it.
+Where answers pass through as they come (decision 0043), an answer that has begun makes its visit
+*answering*. The visit then stays where it is until the answer ends, whatever its deadline; if the
+answer breaks off, the visit ends as failed, since a part of the answer has been read.
 
-Where work fails more than elsewhere (`health`), or what runs it asks to be left alone, work goes to
-neighbors first, and what a neighbor has sent goes back.
+Where work fails more than elsewhere (`health`), or the service asks to be left alone, work goes to
+neighbors first, and a neighbor's work goes back.
 
-What bounds it: all that it holds by `held_limit_bytes`; the queue by `queue_limit`, requests away
-by `away_limit`, and both together by the sum, which is how long the queue can become when all that
-are away come back refused (up to as many again may be stranded at neighbors that are silent or
-fail); hops by `max_hops`; what is remembered for `/explain` by `records_max`.
-What `admission` objects to is refused if it comes from a neighbor, and handed on if it comes from a
-client and a neighbor accepts.
+These are the bounds: `held_limit_bytes` bounds all that the machine holds, `queue_limit` the queue,
+and `away_limit` the requests away. The queue can become as long as both together, when all that are
+away come back refused (up to as many again may be stranded at neighbors that are silent or fail).
+`max_hops` bounds hops, and `records_max` what is remembered for `/explain`. A request to which
+`admission` objects is refused if it comes from a neighbor, and handed on if it comes from a client
+and a neighbor accepts.
 
-What neighbors tell is within ranges (`model.ranges`), in which nothing here can raise. What still
-raises is a bug; of a node that runs, it costs the neighbor and not the node (decision 0046).
+What neighbors tell is within ranges (`model.ranges`), in which nothing here can raise. An error
+that is raised all the same is a bug; at a node that runs, it costs the neighbor and not the node
+(decision 0046).
 
 Not here: what a payload means, how bytes travel, what time it is.
 """
@@ -85,7 +87,7 @@ from spillover.policy.overflow.lateness import GRACE_S
 from spillover.policy.overflow.stranded import next_look_s
 
 OFFERS_MAX = 16
-"""A neighbor that has just reported is offered at most so many waiting requests; each of its
+"""The most waiting requests that are offered to a neighbor which has just reported. Each of its
 answers then brings one more."""
 
 UNTRIED = frozenset({Refusal.BLOCKED, Refusal.UNKNOWN_TYPE})
@@ -108,12 +110,13 @@ TOLD = (ev.ReportReceived, ev.WorkAsked, ev.NoWorkThere)
 
 
 class NodeMachine(NodeFacts):
-    """The machine of one cluster. `neighbors` are (id, one-way delay in seconds), in a fixed order;
-    their handles count from 0 on. `servers` are as the settings say, unless others are given."""
+    """The machine of one cluster. `neighbors` has the id and the one-way delay in seconds of each,
+    in a fixed order; their handles count from 0 on. `servers` is made from the settings unless it
+    is given."""
 
     spares_node = False
-    """Whether what a neighbor tells is dropped if it makes the machine raise. Set by who runs a
-    node; simulations and tests are to see the error."""
+    """Whether a neighbor's message that makes the machine raise is dropped. The runner of a node
+    sets it; simulations and tests are to see the error."""
 
     def __init__(
         self,
@@ -127,9 +130,10 @@ class NodeMachine(NodeFacts):
         self.carried = Carried()
         self.servers = servers = pool_of(settings, now_s) if servers is None else servers
         self._site = site_servers(servers)
-        """The servers as those of one node of several; None where the site has one."""
+        """The same pool as `servers`, if the site has several nodes; None where it has one."""
         self._learned = learned_servers(servers)
-        """The servers as those whose number is learned; None where it is given."""
+        """The same pool as `servers`, if the number of servers is learned; None where it is
+        given."""
         self.register = Register(settings.epoch, settings.held_limit_bytes)
         self.groups = Groups(settings, servers, neighbors, HEARTBEAT_S, random, now_s)
         self._only = self.groups.only
@@ -153,7 +157,7 @@ class NodeMachine(NodeFacts):
         self._told_to_drain = False
         """Whether operators have told the node to drain."""
         self._down = False
-        """Whether all servers are down, whatever is known of single ones."""
+        """Whether all servers are down, whatever is known of each."""
         self.truncated = 0
         self._doubtful = set()
         self._out: list[ev.Command] = []
@@ -198,8 +202,9 @@ class NodeMachine(NodeFacts):
 
     @property
     def leaves_to_siblings(self) -> bool:
-        """Returns whether neighbors are to listen to another node of the site: this one drains, and
-        another one does not. What this one says would be taken for the cluster's word."""
+        """Returns whether neighbors are to listen to another node of the site, since this one
+        drains and another one does not. The reports of this node would be taken for the
+        cluster's."""
         return self._site is not None and self.draining and self._site.others_stay
 
     def next_deadline(self) -> float:
@@ -282,8 +287,9 @@ class NodeMachine(NodeFacts):
         return True
 
     def _starts_here(self, visit: Visit, now_s: float) -> bool:
-        """Returns whether a free server takes the visit. It always does, unless work fails here and
-        goes elsewhere first: then only a probe starts, which finds out whether work still fails."""
+        """Returns whether a free server takes the visit, as one always does unless work fails here
+        and goes elsewhere first. Then only a probe starts, which finds out whether work still
+        fails."""
         if not self.admission.elsewhere_first:
             return True
         is_free = self.is_free(visit)
@@ -315,9 +321,9 @@ class NodeMachine(NodeFacts):
         self._place(visit, choice, now_s)
 
     def _oldest_of(self, visit: Visit, choice: int, now_s: float) -> Visit:
-        """Returns the visit that is handed on where the policy sends a client's new one away: the
-        oldest that waits and is better off there, so that none is overtaken. The new one takes its
-        place here."""
+        """Returns the visit that is handed on where the policy sends a client's new one away. It is
+        the oldest that waits and is better off there, so that none is overtaken; the new one takes
+        its place here."""
         decision = self.decider.log.last
         may_wait = self.servers.is_alike and visit.is_home
         if not may_wait or not isinstance(decision, Decision):
@@ -339,17 +345,19 @@ class NodeMachine(NodeFacts):
             self.neighbors.pace(visit.target, now_s)
 
     def _nothing_left_there(self, visit: Visit) -> None:
-        """Forgets that the session of a visit was expected where it was sent: nothing came of it
-        there."""
+        """Forgets that the session of a visit was expected where the visit was sent, since nothing
+        came of it there."""
         if self.sites is not None and visit.request.asked is not None:
             self.sites.came_back(visit.request.asked, visit.expected)
             visit.expected = None
 
     def _place_again(self, visit: Visit, now_s: float, *, undone: bool = False) -> None:
-        """Decides again about a visit, without the neighbors that had it. One that is too late
-        ends: it must not make others late. What the service here has just refused (`undone`) is
-        tried elsewhere first, and elsewhere only if that refusal is an answer that can be passed
-        on."""
+        """Decides again about a visit, without the neighbors that had it.
+
+        A visit that is too late ends, so that it does not make others late. One that the service
+        here has just refused (`undone`) is tried elsewhere first; if that refusal is an answer that
+        can be passed on, it is tried only elsewhere.
+        """
         undone = undone or visit.refused_with is not None
         if visit.cancelling:
             self._end(visit, Outcome.CANCELLED, now_s)
@@ -501,7 +509,7 @@ class NodeMachine(NodeFacts):
 
     def _not_done(self, visit: Visit | None, event: ev.ServiceEnded, now_s: float) -> bool:
         """Frees the server of work that has failed or was stopped. Returns whether the visit is
-        decided again: it is a probe, sent to find out whether work still fails here."""
+        decided again, as a probe is, which was sent to find out whether work still fails here."""
         servers, ref, outcome = self.servers, event.ref, event.outcome
         failed = outcome is FAILED and self.is_failure(event.upstream_status)
         servers.not_done(ref, failed=failed)
@@ -565,8 +573,8 @@ class NodeMachine(NodeFacts):
         self._serve_turned(now_s)
 
     def _undone(self, visit: Visit, event: ev.NotStarted, now_s: float) -> bool:
-        """Learns from work that was not done, and returns whether it is tried elsewhere first. With
-        unlike servers another one of them is tried before that, and nobody has to know."""
+        """Learns from work that was not done, and returns whether it is tried elsewhere first.
+        Where servers are unlike, another one of them is tried before that."""
         is_news, visit.undone = visit.undone is None, event.problem
         visit.undone_by = event.cause
         if event.refused and not self.servers.is_alike:
@@ -585,15 +593,15 @@ class NodeMachine(NodeFacts):
         return event.refused or self.servers.resting or self.servers.down
 
     def _visit_of(self, ref: int) -> Visit | None:
-        """Returns the visit whose work is over; None if the visit had ended before its server was
-        free."""
+        """Returns the visit whose work is over; None if the visit had ended before its server
+        became free."""
         if ref in self.servers.stuck:
             self.servers.stuck.remove(ref)
             return None
         return self.register.visits[ref]
 
     def _free_server(self, ref: int, now_s: float, cools_s: float) -> None:
-        """Frees a server. One whose work has failed is free only once a success would have
+        """Frees a server. One whose work has failed becomes free only when a success would have
         ended."""
         if cools_s > 0.0:
             self.servers.cool(ref, now_s + cools_s)
@@ -601,7 +609,7 @@ class NodeMachine(NodeFacts):
             self.servers.vacate(ref)
 
     def _rest(self, ref: int, pause_s: float, now_s: float) -> None:
-        """Starts nothing for so long; what waits goes to neighbors that accept. Where servers are
+        """Starts nothing for `pause_s`; what waits goes to neighbors that accept. Where servers are
         unlike, only the server of this visit rests, and what it alone serves goes
         (`_servers_changed`)."""
         if self.servers.rest(ref, now_s + min(max(pause_s, REST_S_MIN), REST_S_MAX)):
@@ -672,8 +680,8 @@ class NodeMachine(NodeFacts):
         self._out.append(ev.Began(visit.ref, visit.origin, so_far))
 
     def _pass_refusal(self, visit: Visit, now_s: float) -> None:
-        """Tells the client what the service here said when it refused the work, which nobody else
-        takes."""
+        """Gives the client the answer with which the service here refused the work, as nobody else
+        takes the work."""
         self.decider.log.add(Note(now_s, visit.request.id, BEGAN))
         so_far = visit.so_far(ev.ResponseBegan(visit.ref), self.settings.cluster)
         self._out.append(ev.Began(visit.ref, visit.origin, so_far))
@@ -682,7 +690,8 @@ class NodeMachine(NodeFacts):
         self._reply(visit, answer, now_s)
 
     def _broken_off(self, visit: Visit, lost: ev.ForwardLost | None, now_s: float) -> None:
-        """The rest of an answer will not come: the link has lost it, or the neighbor says why."""
+        """Ends a visit whose answer has lost its rest: the link has lost it, or the neighbor says
+        why."""
         self.decider.log.add(Note(now_s, visit.request.id, LOST_AT, visit.target.id))
         self.truncated += not visit.cancelling
         visit.network_s += max(0.0, now_s - visit.since_s)
@@ -866,8 +875,8 @@ class NodeMachine(NodeFacts):
             self._distrust(handle, error)
 
     def _distrust(self, handle: int, error: Exception) -> None:
-        """Drops all that this neighbor has told, as if it was silent. What was done so far holds,
-        and is carried out."""
+        """Drops all that this neighbor has told, as if it had been silent. What was done so far
+        holds, and is carried out."""
         self.groups.forget(handle)
         self.neighbors.lost(handle)
         self._out.append(ev.Distrust(handle, error))
@@ -887,7 +896,8 @@ class NodeMachine(NodeFacts):
             self._ask_for_work(now_s)
 
     def _work_asked(self, event: ev.WorkAsked, now_s: float) -> None:
-        """Hands the asking neighbor the oldest request that is better off there, as any forward."""
+        """Hands the oldest request that is better off at the asking neighbor to it, as any
+        forward."""
         group, handle = self.groups.by_id.get(event.group), event.neighbor
         if group is None or (neighbor := self.neighbors.by_handle.get(handle)) is None:
             return
@@ -900,7 +910,7 @@ class NodeMachine(NodeFacts):
         self._let_go(visit, neighbor, PULLED_BY, now_s)
 
     def _look_again(self, visit: Visit, now_s: float) -> None:
-        """Looks again at a visit of whose time a part is over, or all. If it waits and would be
+        """Looks again at a visit whose time has partly or wholly run out. If it waits and would be
         late here by what is known now, it goes where it is in time."""
         if visit.deadline_s <= now_s:
             self._end(visit, Outcome.EXPIRED, now_s)
@@ -913,7 +923,7 @@ class NodeMachine(NodeFacts):
                 self._let_go(visit, neighbor, LEFT_IN_TIME, now_s)
 
     def _let_go(self, visit: Visit, neighbor: Neighbor, why: str, now_s: float) -> None:
-        """Hands on what waits, whatever the policy said when it came."""
+        """Hands on a visit that waits, whatever the policy said when it came."""
         self.decider.log.add(Note(now_s, visit.request.id, why, neighbor.id))
         self._unqueue(visit, now_s)
         visit.group.neighbors.sent(neighbor.handle, now_s, visit.request.size_bytes)
@@ -946,8 +956,8 @@ class NodeMachine(NodeFacts):
         self._woke(event, now_s)
 
     def _share_with(self, nodes: int, now_s: float) -> None:
-        """Shares the servers with so many nodes from now on. The only one so far has all servers at
-        first."""
+        """Shares the servers with so many nodes from now on. If this node was the only one so far,
+        it has all servers at first."""
         if self._site is not None:
             self._site.siblings.use_nodes(nodes, now_s)
         elif isinstance(self.servers, FifoServers):
@@ -1009,16 +1019,16 @@ class NodeMachine(NodeFacts):
         self._out.append(ev.Connect(neighbor, event.cluster))
 
     def _part(self, event: ev.Part, now_s: float) -> None:
-        """Begins to part from a neighbor: it is given nothing more, and leaves once nothing is left
-        of either at the other."""
+        """Begins to part from a neighbor. It is given nothing more, and leaves once neither has
+        anything of the other."""
         if event.neighbor in self.neighbors.by_handle:
             self.parting.begin(event.neighbor, now_s)
             self.neighbors.part(event.neighbor, parting=True)
             self.groups.forget(event.neighbor)
 
     def _leave(self, neighbor: int, now_s: float) -> None:
-        """Takes a neighbor out. What it has sent is answered all the same; what is away there comes
-        back as its link says, and is decided again without it."""
+        """Takes a neighbor out. Requests that it has sent are answered all the same. Requests that
+        are away there come back as its link says, and are decided again without it."""
         self.neighbors.leave(neighbor)
         if self.sites is not None:
             self.sites.left(neighbor)
@@ -1101,7 +1111,7 @@ class NodeMachine(NodeFacts):
             self._offer_all(list(self.servers), now_s)
 
     def _settings_changed(self, event: ev.SettingsChanged, now_s: float) -> None:
-        """Goes by other limits. What is here beyond them stays until it ends."""
+        """Goes by other limits. Requests that are here beyond them stay until they end."""
         news = {name: told for name, told in asdict(event).items() if told is not None}
         is_fixed = not self.servers.is_alike or self._learned is not None
         if is_fixed and not news.keys().isdisjoint(("servers", "nodes")):
@@ -1149,7 +1159,7 @@ class NodeMachine(NodeFacts):
         self._servers_changed(now_s)
 
     def _serve_turned(self, now_s: float) -> None:
-        """Serves the queue, where a server may have left off by itself, or takes jobs again."""
+        """Serves the queue, where a server may have left off by itself or may take jobs again."""
         (self._servers_changed if self.servers.has_turned() else self._serve_queue)(now_s)
 
     def _servers_changed(self, now_s: float) -> None:
@@ -1168,8 +1178,8 @@ class NodeMachine(NodeFacts):
 
     def _offer_again(self, neighbor: Neighbor, now_s: float, count: int) -> None:
         """Offers what waits to a neighbor that accepts, where nothing starts here or all is to
-        leave: also what that neighbor refused before. So it leaves as fast as the neighbor answers,
-        however rarely that reports."""
+        leave. That includes requests which the neighbor refused before: so they leave as fast as
+        the neighbor answers, however rarely it reports."""
         if not (self.servers.waiting and neighbor.accepting):
             return
         leaving = self.admission.emptying or self.servers.down or self.admission.elsewhere_first

@@ -1,6 +1,5 @@
-"""Which node of a site a request belongs to, by its name: rendezvous hashing (Thaler and
-Ravishankar, 1998), so that only the names of a node that comes or goes move.
-"""
+"""The node of a site to which a request belongs by its name: rendezvous hashing (Thaler and
+Ravishankar, 1998), so that only the names of a node that comes or goes move."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from hashlib import blake2b
 
 
 def owner_of(name: str, nodes: Iterable[int]) -> int:
-    """Returns the one of these nodes that the name belongs to."""
+    """Returns the one of these nodes to which the name belongs."""
     return max(nodes, key=lambda node: (_weight(name, node), node))
 
 

@@ -1,6 +1,5 @@
 """One neighbor, and what is believed of it: its newest report, the newest load that it told, and
-what it cannot have known of then. Who there is at all is in `neighbors`.
-"""
+which own requests it cannot have known of then. `neighbors` has the table of all of them."""
 
 from __future__ import annotations
 
@@ -21,45 +20,49 @@ if TYPE_CHECKING:
     from spillover.core.overflow.visit import Visit
 
 SILENCE_S_MAX = 1.0
-"""A dead or cut-off neighbor is unknown within this time (design, decision 3), over links of up to
-0.45 s; over longer ones within BEATS_MISSED_MIN signs of life and the link's delay."""
+"""The longest time, in seconds, for which a dead or cut-off neighbor stays known (design, decision
+3), over links of up to 0.45 s. Over longer ones it is BEATS_MISSED_MIN signs of life and the link's
+delay."""
 
 SILENCE_MARGIN_S = 0.05
-"""Left for timers and a busy machine, so that the promise above is kept and not just aimed at."""
+"""The part of that, in seconds, which is left for timers and a busy machine, so that the promise
+above is kept and not just aimed at."""
 
 BEATS_MISSED_MIN = 2
-"""However long the link, this many signs of life must be missing before a neighbor is unknown."""
+"""The number of signs of life that must be missing before a neighbor is unknown, however long the
+link."""
 
 TRIAL_PAUSE_S = 10.0
-"""How long a neighbor that has failed own work, and says that it is well, is given none. Then it
-gets one request at a time, until enough of them have succeeded in a row."""
+"""The time, in seconds, for which a neighbor that has failed own work, and says that it is well, is
+given none. Then it gets one request at a time, until enough of them have succeeded in a row."""
 
 FREE_TRIAL_PAUSE_S = 5.0
-"""The pause before a trial with a request which may run twice: where it is lost it is decided
-again."""
+"""The pause, in seconds, before a trial with a request that may run twice: if it is lost, it is
+decided again."""
 
 SENDS_MAX = 1024
-"""Own requests to one neighbor that are counted as not yet told of. More count as so many."""
+"""The largest number of own requests to one neighbor that are counted as not yet known to it."""
 
 
 class Away(dict[int, "Visit"]):
-    """Requests from here that one neighbor has, by ref, those that left first first."""
+    """The requests from here that one neighbor has, by ref, in the order in which they left."""
 
     __slots__ = ("came_back_s", "counts_s", "known_s", "looked_s", "missed")
 
     def __init__(self) -> None:
         super().__init__()
         self.looked_s = -math.inf
-        """When it was last looked for any that are late."""
+        """The time of the last look for requests that are late."""
         self.counts_s = -math.inf
-        """The instant from which on lateness counts: before, it was silent, or nobody listened
-        here, or something waited there."""
+        """The time from which on lateness counts. Before, the neighbor was silent, or nobody
+        listened here, or something waited there."""
         self.known_s = -math.inf
-        """When the neighbor became known last: the loss of what left before says nothing of it."""
+        """The time when the neighbor last became known: the loss of requests that left before says
+        nothing of it."""
         self.came_back_s = -math.inf
-        """When the neighbor last said anything of one."""
+        """The time when the neighbor last said anything of one of them."""
         self.missed = 0
-        """How many it has lost, or answered too late, if at all."""
+        """The number of requests that it has lost, or answered too late."""
 
 
 class Neighbor:
@@ -115,16 +118,17 @@ class Neighbor:
 
     degraded: bool
     failed_share: float
-    """The share of work that failed lately there, as last reported."""
+    """The share of work that failed there lately, as last reported."""
     least_failed: float
-    """The share of its clients' work that fails at the best place that it can reach, or, where that
-    is this cluster, at the next best."""
+    """The share of its clients' work that fails at the best place that the work can reach, or at
+    the next best if the best is this cluster."""
     relay_hops: int
-    """degraded, and hands on what it is given to a cluster so many hops away that is well."""
+    """The number of hops to a cluster that is well and to which the neighbor, being degraded, hands
+    on what it is given."""
     leads_back: bool
-    """True where that cluster is the own one."""
+    """True if that cluster is the own one."""
     invited: bool
-    """Takes one probe: it is degraded, or fails own work."""
+    """True if the neighbor takes one probe: it is degraded, or fails own work."""
     rank: float
 
     def __init__(self, handle: int, cluster: ClusterId, delay_s: float, beat_s: float) -> None:
@@ -132,42 +136,43 @@ class Neighbor:
         self.id = cluster
         self.use_delay(delay_s, beat_s)
         self.report: LoadReport | None = None
-        """The newest; None after its link has gone down."""
+        """The newest report; None after the link has gone down."""
         self.epoch = -1
-        """The epoch of that report, or of the last one before."""
+        """The epoch of the newest report, or of the last one before the link went down."""
         self.reported_s = -math.inf
         self.heard_s = -math.inf
         self.known = False
         self.hears_us = False
         self.willing = False
-        """True where it accepts, by its last report or, where that counts, otherwise."""
+        """True if the neighbor accepts, by its last report or, where that counts, by another
+        message."""
         self.said = 0
-        """Number of what said so, as `told`."""
+        """The number of the message that said so, as in `told`."""
         self.accepting = False
-        """True where it is eligible for a forward: known, hears us, neither draining nor full, and
-        not held back."""
+        """True if the neighbor is eligible for a forward: it is known, hears this cluster, neither
+        drains nor is full, and is not held back."""
         self.away = Away()
-        """Requests that are there from here, not answered yet."""
+        """The requests that are there from here and not answered yet."""
         self.ramp_since_s: float | None = None
-        """The instant since which it is given more and more; infinity before it was heard, None
-        without ramp."""
+        """The time since which the neighbor is given more and more; infinity before it was heard,
+        None without a ramp."""
         self.held_back = False
-        """It has as many as its ramp allows."""
+        """True if the neighbor has as many requests as its ramp allows."""
         self.parting = False
-        """It is to be no neighbor any more: what it is told counts, and it is given nothing."""
+        """True if the neighbor is to leave: its messages count, and it is given nothing."""
         self.accept = 0.0
         self.reject_near = 1.0
         self.queue_length = 0
         self.there, self.sizes = Standing(), Sizes()
-        """The ends of work that it got from here, and the size up to which it comes back. The
-        tables of all groups of types share it."""
+        """The ends of work that the neighbor got from here, and the size up to which requests come
+        back. The tables of all groups of types share it."""
         self.trial_s = 0.0
-        """Where that is degraded: when it is tried next, whatever by."""
+        """The time when a degraded neighbor is tried next, by whatever means."""
         self.free_only = False
-        """Till then: invited for what may run twice alone."""
+        """True if, until then, only requests that may run twice are tried."""
         self._tell_no_failures()
         self.serves = True
-        """True where it serves the group whose table this is in."""
+        """True if the neighbor serves the group whose table this row is in."""
         self.servers = 1
         self.ahead = 0
         self.load = 0.0
@@ -175,24 +180,26 @@ class Neighbor:
         self.residual = 1.0
         self._work_out()
         self.told = 0
-        """Number of what told `ahead` and `load`, of the report's epoch."""
+        """The number of the message that told `ahead` and `load`, within the report's epoch."""
         self.told_s = -math.inf
-        """When that was heard."""
+        """The time when that message came."""
         self.sent_s: deque[float] = deque(maxlen=SENDS_MAX)
-        """When own requests left that it could not know of by then, oldest first."""
+        """The times when own requests left that the neighbor could not know of by then, oldest
+        first."""
 
     def use_delay(self, delay_s: float, beat_s: float) -> None:
-        """The delay of its link is this one from now on."""
+        """Use this delay of the link from now on."""
         self.delay_s = delay_s
-        """One way, of its link."""
+        """The one-way delay of the link, in seconds."""
         self.way_s = delay_s
-        """How long a request takes there: the delay, until some were answered."""
+        """The time, in seconds, that a request takes there: the delay, until some were answered."""
         self._way_mean_s: float | None = None
         self.silence_s = max(BEATS_MISSED_MIN * beat_s, SILENCE_S_MAX - SILENCE_MARGIN_S - delay_s)
-        """How long it may say nothing."""
+        """The longest time, in seconds, for which the neighbor may be silent."""
 
     def ramp_is_full(self, now_s: float) -> bool:
-        """Returns whether it has as many as its ramp allows; where that is over, it ends."""
+        """Returns whether the neighbor has as many requests as its ramp allows; ends a ramp that is
+        over."""
         since_s = cast("float", self.ramp_since_s)
         if now_s >= since_s + RAMP_S:
             self.ramp_since_s = None
@@ -210,8 +217,8 @@ class Neighbor:
             self.accepting = False
 
     def judge(self) -> None:
-        """Find out anew how good a place for work it is (`policy.overflow.degradation`): it has
-        said something, or what comes of work there has changed."""
+        """Judge anew how good a place for work the neighbor is (`policy.overflow.degradation`), as
+        it has said something, or work there has ended."""
         self.rank = 0.0
         self.free_only = self.free_only and self.there.degraded
         if self.there.degraded:
@@ -220,7 +227,8 @@ class Neighbor:
             self.rank = degraded_rank(self.failed_share, self.relay_hops)
 
     def try_again(self, now_s: float) -> bool:
-        """Returns whether it is invited from now on to be tried, which it was not."""
+        """Returns whether the neighbor is invited from now on to be tried, which it was not
+        before."""
         early_s = self.trial_s - (TRIAL_PAUSE_S - FREE_TRIAL_PAUSE_S)
         due = self.there.degraded and not self.degraded and now_s >= early_s
         free_only = now_s < self.trial_s
@@ -230,8 +238,8 @@ class Neighbor:
         return True
 
     def usual(self, now_s: float) -> float:
-        """Returns the share of work that is believed to fail there, or at a better place that it
-        says it can hand on to."""
+        """Returns the share of work that is believed to fail there, or at a better place to which
+        the neighbor says it can hand on."""
         there = self.there.failed_share(now_s)
         has_better = self.least_failed < self.failed_share
         if self.rank >= BAD and not (self.leads_back and has_better):
@@ -240,17 +248,18 @@ class Neighbor:
 
     @property
     def avoided(self) -> bool:
-        """Returns whether it speaks, and is given nothing for what came of work from here."""
+        """Returns whether the neighbor speaks, and is given nothing because of how work from here
+        ended."""
         return self.known and self.there.degraded
 
     @property
     def tells_load(self) -> bool:
-        """Returns whether it tells what is needed to ask it for work."""
+        """Returns whether the neighbor tells what is needed to ask it for work."""
         return self.report is not None and self.report.ahead is not None
 
     def took(self, way_s: float) -> bool:
-        """A request there took so long on its way. Returns whether the way is another than was
-        believed."""
+        """Note how long a request was on its way there. Returns whether the way differs from what
+        was believed."""
         mean_s = self._way_mean_s
         mean_s = max(0.0, way_s) if mean_s is None else learned_way_s(mean_s, way_s)
         self._way_mean_s = mean_s
@@ -260,7 +269,7 @@ class Neighbor:
         return True
 
     def take_report(self, report: LoadReport, now_s: float) -> None:
-        """It is newer than the one held."""
+        """Take a report, which is newer than the one held."""
         is_another_life = self.report is None or self.report.epoch != report.epoch
         if report.epoch != self.epoch:
             self.epoch = report.epoch
@@ -283,8 +292,8 @@ class Neighbor:
         self._work_out()
 
     def take_load(self, load: LoadNow, now_s: float, counts: bool) -> bool:  # noqa: FBT001
-        """Something else has brought its load. Returns whether that is news. `counts`: also what it
-        says of accepting."""
+        """Take the load that another message than a report has brought. Returns whether it is news.
+        `counts` says whether its word on accepting counts, too."""
         held = self.report
         if held is None or load.epoch != held.epoch or load.sequence <= self.told:
             return False
@@ -305,15 +314,15 @@ class Neighbor:
             sent_s.popleft()
 
     def _work_out(self) -> None:
-        """Work the terms of `adaptive` out, once for all choices until there is a newer report."""
+        """Work out the terms of `adaptive`, once for all choices until there is a newer report."""
         load = self.load
         self.overload = overload(load)
         self.sure_drain = sure_drain(load)
         self.first_departure = first_departure(self.residual, load, self.servers)
 
     def believe(self, report: LoadReport, hears_us: bool, own: ClusterId) -> None:  # noqa: FBT001
-        """One that does not hear us accepts nothing from us, whatever it says of itself; and so
-        does one that is parted from."""
+        """Believe a report. A neighbor that does not hear this cluster accepts nothing from it,
+        whatever it says of itself; nor does one that is parted from."""
         hears_us = hears_us and not self.parting
         self.known = True
         self.hears_us = hears_us
@@ -335,7 +344,7 @@ class Neighbor:
         self.judge()
 
     def forget(self) -> None:
-        """It is unknown now."""
+        """Make the neighbor unknown."""
         self.known = self.hears_us = self.accepting = False
         self._tell_no_failures()
 

@@ -1,25 +1,28 @@
-"""What one cluster knows of its neighbors: the newest report of each, its age, whether it lives.
+"""The knowledge of one cluster about its neighbors: the newest report of each, its age, whether it
+lives.
 
-Neighbors come and go. Each has a *handle*, a number that the table issues when it joins and never
-again: whatever still refers to one that has left refers to nobody, also if the same cluster joins
-anew. Where there are NEIGHBORS_MAX, no other can join.
+Neighbors come and go. Each has a *handle*, a number that the table issues once when the neighbor
+joins. A handle whose neighbor has left refers to nobody, even if the same cluster joins anew. Where
+there are NEIGHBORS_MAX, no other can join.
 
 A neighbor is *unknown* until it has reported, after its link has gone down, and after it has been
-silent for longer than the limit. Unknown is never idle: it is not eligible for a forward and is
-left out of R. An old report of a neighbor that still gives signs of life only ages. A neighbor that
-is heard but does not hear us, over a link that is cut one way, accepts nothing.
+silent for longer than the limit. An unknown neighbor does not count as idle: it is not eligible for
+a forward and is left out of R. The report of a neighbor that still gives signs of life only ages. A
+neighbor that is heard but does not hear this cluster, over a link that is cut one way, accepts
+nothing.
 
-One that is *parted from* is still heard, and given nothing: as one that does not hear us. So is one
-where requests pass through (decision 0043) if they do not here, and the other way round. One that
-joined with a *ramp* is given little at first: at its limit it is not eligible for the moment.
+A neighbor that is *parted from* is still heard, and given nothing, as one that does not hear this
+cluster. The same holds where requests pass through at one of the two and not at the other (decision
+0043). A neighbor that joined with a *ramp* is given little at first: at its limit it is not
+eligible for the moment.
 
 Each has a *rank* as a place for work (`policy.overflow.degradation`): by what it says of itself,
-and by what came of the own work that it was given. A *degraded* one is given nothing while there is
-a better one; where it accepts all the same, it takes one probe for each of its reports. One that
-fails own work, and says that it is well, is tried now and then.
+and by how the own work ended that it was given. A *degraded* one is given nothing while there is a
+better one; where it accepts all the same, it takes one probe for each of its reports. A neighbor
+that fails own work, and says that it is well, is tried now and then.
 
-Policies and decision records take `Knowledge`: a snapshot that is made anew only when something
-has changed, so that a decision copies nothing and all records in between share one object. In it
+Policies and decision records take `Knowledge`: a snapshot that is made anew only when something has
+changed, so that a decision copies nothing and all records in between share one object. In it
 neighbors stand close together, in the order in which they joined: by *position*, not by handle.
 """
 
@@ -38,8 +41,8 @@ from spillover.policy.overflow.base import NeighborLoads, neighborhood_reject_pr
 from spillover.policy.overflow.degradation import BAD
 
 NEIGHBORS_MAX = 1000
-"""Each report names those that are heard, and no reader takes longer lists. More than that are
-there only from the start."""
+"""The largest number of neighbors after which none may join; more are there only from the start.
+Why: each report names those that are heard, and no reader takes longer lists."""
 
 _OF_LOADS = (
     *("reject_near", "queue_length", "way_s", "servers", "ahead"),
@@ -55,7 +58,8 @@ _OF_ROWS = (
 )
 
 _TOLD = attrgetter(*_OF_ROWS)
-"""All of them at once: where loads are told with all else, a decision in two needs them anew."""
+"""Returns all these values at once: where each message states the load, every second decision needs
+them anew."""
 
 _SENT = attrgetter("sent_s")
 
@@ -63,11 +67,11 @@ _NOTHING_TOLD: tuple[tuple[Any, ...], ...] = ((),) * len(_OF_ROWS)
 
 
 class Neighbors:
-    """The table of neighbors: at first these, in the order given, with handles from 0 on.
+    """The table of neighbors. It begins with those given, in that order, with handles from 0 on.
 
-    `own` is the cluster itself, `delays_s` are the one-way delays of the links, `beat_s` the
-    period of signs of life, and `period_s` that of reports. Requests pass through the own cluster
-    as they are, if it `passes`.
+    `own` is the cluster itself, `delays_s` are the one-way delays of the links, `beat_s` the period
+    of signs of life, and `period_s` that of reports. `passes` says that requests pass through the
+    own cluster as they are.
     """
 
     def __init__(
@@ -91,11 +95,12 @@ class Neighbors:
         """The ids of neighbors, by position."""
         self._passes = passes
         self.loads_count = True
-        """Whether what is told of accepting between reports counts. Set by the machine."""
+        """Whether it counts what neighbors say between reports about accepting. The machine sets
+        it."""
         self.known_now: Knowledge | None = None
-        """What is known now; None where that has changed since `knowledge` was asked."""
+        """The present knowledge; None if something has changed since `knowledge` was called."""
         self.next_silence_s = math.inf
-        """When to call `expire` next."""
+        """The time when `expire` is to be called next."""
         for cluster, delay_s in zip(ids, delays_s, strict=True):
             self.join(cluster, delay_s)
 
@@ -103,17 +108,17 @@ class Neighbors:
         return len(self.by_handle)
 
     def __iter__(self) -> Iterator[Neighbor]:
-        """All of them, in the order in which they joined."""
+        """Yields all neighbors, in the order in which they joined."""
         return iter(self.by_handle.values())
 
     @property
     def known(self) -> list[bool]:
-        """Returns who is known, by position."""
+        """Returns which neighbors are known, by position."""
         return [neighbor.known for neighbor in self]
 
     @property
     def accepting(self) -> list[bool]:
-        """Returns who is eligible for a forward, by position."""
+        """Returns which neighbors are eligible for a forward, by position."""
         return [neighbor.accepting for neighbor in self]
 
     # --- who there is -------------------------------------------------------------------------
@@ -129,7 +134,7 @@ class Neighbors:
         return None
 
     def join(self, cluster: ClusterId, delay_s: float) -> int:
-        """A cluster without `objection_to` it is a neighbor from now on: its handle."""
+        """Take in a cluster to which there is no `objection_to`, and return its handle."""
         handle = self._issued
         self._issued += 1
         self.by_handle[handle] = Neighbor(handle, cluster, delay_s, self._beat_s)
@@ -137,8 +142,8 @@ class Neighbors:
         return handle
 
     def leave(self, handle: int) -> bool:
-        """A neighbor is none any more; False if it was none. Its row stays with those who hold it,
-        and says that it is unknown."""
+        """Take a neighbor out. Returns False if there was none. Holders of its row keep it, and it
+        says that the neighbor is unknown."""
         neighbor = self.by_handle.pop(handle, None)
         if neighbor is None:
             return False
@@ -148,14 +153,14 @@ class Neighbors:
         return True
 
     def part(self, handle: int, *, parting: bool) -> None:
-        """A neighbor is to be none, or to stay after all."""
+        """Note that a neighbor is to leave, or to stay after all."""
         neighbor = self.by_handle[handle]
         neighbor.parting = parting
         if neighbor.known and neighbor.report is not None:
             self._believe(neighbor, neighbor.report)
 
     def use_delay(self, handle: int, delay_s: float) -> None:
-        """The link to a neighbor has this delay from now on."""
+        """Use this delay of the link to a neighbor from now on."""
         neighbor = self.by_handle[handle]
         neighbor.use_delay(delay_s, self._beat_s)
         if neighbor.known:
@@ -163,8 +168,8 @@ class Neighbors:
         self.known_now = None
 
     def pace(self, neighbor: Neighbor, now_s: float) -> None:
-        """One with a ramp was given something, has ended it, or was heard: it is held back while
-        it has as many as it may."""
+        """Hold a neighbor with a ramp back while it has as many requests as it may, as it was
+        given one, has ended one, or was heard."""
         if neighbor.known and neighbor.ramp_since_s == math.inf:
             neighbor.ramp_since_s = now_s
         held_back = neighbor.ramp_is_full(now_s)
@@ -217,12 +222,12 @@ class Neighbors:
 
     def heard(self, handle: int, report: LoadReport | None, now_s: float) -> bool:
         """Take a sign of life from a neighbor, with a report or (None) without one. Returns whether
-        it has become known by it; what comes of one that has left is nothing.
+        the neighbor has become known by it; a neighbor that has left never does.
 
-        A report of the same epoch that is not newer than the one held is a sign of life, no more.
-        One of an earlier epoch is not even that while the neighbor lives: it tells of another life.
-        After a silence any other epoch is taken, since a sender whose wall clock went back while it
-        was down must not stay unheard for good.
+        A report of the same epoch that is not newer than the one held is a mere sign of life. A
+        report of an earlier epoch is not even that while the neighbor lives, since it is about
+        another life. After a silence any other epoch is taken, since a sender whose wall clock went
+        back while it was down must not stay unheard for good.
         """
         if (neighbor := self.by_handle.get(handle)) is None:
             return False
@@ -250,24 +255,24 @@ class Neighbors:
         return True
 
     def heard_load(self, handle: int, load: LoadNow, now_s: float) -> None:
-        """Take what something else than a report has brought."""
+        """Take a load that came with another message than a report."""
         neighbor = self.by_handle.get(handle)
         if neighbor is not None and neighbor.take_load(load, now_s, self.loads_count):
             self.known_now = None
 
     def took(self, neighbor: Neighbor, way_s: float) -> None:
-        """A request to a neighbor, which was answered, took so long on its way."""
+        """Note how long a request that a neighbor has answered was on its way there."""
         if neighbor.took(way_s):
             self.known_now = None
 
     def unreported(self) -> tuple[int, ...]:
-        """Returns, by position, how many own requests a neighbor could not know of by what it
-        told."""
+        """Returns, by position, how many own requests a neighbor could not know of when it last
+        told its load."""
         return tuple(map(len, map(_SENT, self.by_handle.values())))
 
     def sent(self, handle: int, now_s: float, size_bytes: int) -> None:
-        """A request is on its way there. Where it is a probe, the next one waits for another
-        report."""
+        """Note that a request is on its way there. If it is a probe, the next probe waits for
+        another report."""
         neighbor = self.by_handle[handle]
         neighbor.sent_s.append(now_s)
         neighbor.trial_s = now_s + TRIAL_PAUSE_S
@@ -279,10 +284,10 @@ class Neighbors:
             self.known_now = None
 
     def lost(self, handle: int) -> bool:
-        """The link is down: the neighbor is unknown until it reports again. Returns whether it was
-        known.
+        """Note that the link is down: the neighbor is unknown until it reports again. Returns
+        whether it was known.
 
-        What it said before is void, since it may come back as another life of the same cluster.
+        Its last report is void, since it may come back as another life of the same cluster.
         """
         if (neighbor := self.by_handle.get(handle)) is None:
             return False
@@ -292,9 +297,10 @@ class Neighbors:
         return was_known
 
     def expire(self, now_s: float) -> list[int]:
-        """Make the neighbors unknown that were silent for too long; their handles.
+        """Make the neighbors unknown that were silent for too long; returns their handles.
 
-        Their last report is believed again at the next sign of life: it was a pause, or the way.
+        Their last report is believed again at the next sign of life: only a pause, or the way, had
+        kept them silent.
         """
         silent = []
         self.next_silence_s = math.inf
@@ -310,15 +316,15 @@ class Neighbors:
         return silent
 
     def excuse(self, late_s: float) -> None:
-        """Do not count this time as silence: nobody here was listening."""
+        """Do not count this time as silence, since nobody here was listening."""
         for neighbor in self:
             neighbor.heard_s += late_s
             neighbor.away.counts_s = neighbor.heard_s
         self.next_silence_s += late_s
 
     def judged(self, neighbor: Neighbor, now_s: float) -> None:
-        """What came of work there has changed what is thought of it. One that is on trial, and has
-        done well, is given one more."""
+        """Judge a neighbor anew, since work there has ended. A neighbor that is on trial and has
+        done well is given one more request."""
         neighbor.judge()
         neighbor.trial_s = now_s + (0.0 if neighbor.there.run else TRIAL_PAUSE_S)
         if not neighbor.try_again(now_s):
@@ -326,14 +332,14 @@ class Neighbors:
         self.known_now = None
 
     def usual(self, now_s: float, but: Neighbor | None = None) -> float | None:
-        """Returns the share of work that fails at the best of those that can be reached, `but` for
-        this one; None where there is nobody."""
+        """Returns the share of work that fails at the best neighbor that can be reached, except
+        `but`; None where there is none."""
         shares = [one.usual(now_s) for one in self if one.hears_us and one is not but]
         return min(shares, default=None)
 
     def only_best(self) -> ClusterId | str:
-        """Returns who of those that accept is the best place for work; empty if several are: who
-        sends work here that is one of them is not the only way on."""
+        """Returns which of the neighbors that accept is the best place for work; an empty string if
+        several are. A sender of work that is one of several is not the only way on."""
         known = self.knowledge()
         ranked = zip(known.ids, known.accepting, known.ranks, strict=True)
         best = [one for one, accepts, rank in ranked if accepts and rank == known.best]
@@ -341,11 +347,12 @@ class Neighbors:
 
     @property
     def any_fails(self) -> bool:
-        """Returns whether any says that its work fails."""
+        """Returns whether any neighbor says that its work fails."""
         return any(neighbor.degraded for neighbor in self)
 
     def accept_probability_with(self, own: float) -> float:
-        """R: that the cluster itself, which accepts with probability `own`, or a neighbor does."""
+        """Returns R: the probability that the cluster itself, which accepts with probability `own`,
+        or a neighbor does."""
         accept = [neighbor.accept for neighbor in self]
         return 1.0 - neighborhood_reject_probability(own, accept, self.known)
 

@@ -1,9 +1,9 @@
-"""Neighbors that are to be none, and when their links may close.
+"""The neighbors that are to leave, and when their links may close.
 
-From the one end, nobody can know whether the other has heard of it. So a link that is parted from
-stays for a while for what the other end still sends, and for as long as anything is left of either
-end's requests. Whatever comes after it has closed is refused, which surely means that it has not
-run. Not here: what one that is parted from is no longer given (`neighbors`).
+Neither end can know whether the other one has heard of it. So a link that is parted from stays for
+a while, for what the other end still sends, and for as long as either end has requests of the
+other. All that comes after it has closed is refused, which surely means that it has not run.
+`neighbors` has what a neighbor that is parted from is no longer given.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.visit import AWAY
 
 PART_S_MIN = 2.0
-"""A link stays so long where nothing is left: until then the other end has heard of it too, and
-has begun to give away what waits there if it was removed."""
+"""The least time, in seconds, for which a link stays. Until then the other end has heard of the
+parting too, and has begun to give away what waits there if it was removed."""
 
 PART_S_MAX = 60.0
-"""A request that is not answered by then is given up, as if the neighbor had gone, unless its
-answer has begun to pass."""
+"""The longest time, in seconds, for an answer. A request that has none by then is given up, as if
+the neighbor had gone, unless its answer has begun to pass."""
 
 
 class Parting:
@@ -29,9 +29,9 @@ class Parting:
 
     def __init__(self) -> None:
         self._since_s: dict[int, float] = {}
-        """The instant since which each parts, by handle."""
+        """The time since which each neighbor parts, by handle."""
         self.is_removed = False
-        """The cluster itself is to go: from all of them, once it has drained."""
+        """True if the cluster itself is to go: from all neighbors, once it has drained."""
 
     def __contains__(self, handle: int | None) -> bool:
         return handle in self._since_s
@@ -45,7 +45,7 @@ class Parting:
         self._since_s.setdefault(handle, now_s)
 
     def end(self, handle: int) -> None:
-        """It stays, or is gone."""
+        """Forget a neighbor, which stays, or is gone."""
         self._since_s.pop(handle, None)
 
     def over(self, node: NodeFacts, now_s: float) -> list[int]:
@@ -73,5 +73,5 @@ def _is_over(neighbor: Neighbor, age_s: float) -> bool:
         return False
     if not neighbor.known:
         return True
-    gives_away = not neighbor.willing and neighbor.queue_length > 0  # as one does that drains
+    gives_away = not neighbor.willing and neighbor.queue_length > 0  # as a draining one does
     return age_s >= PART_S_MIN and not gives_away

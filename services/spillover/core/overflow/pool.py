@@ -1,9 +1,9 @@
-"""What a cluster asks of its pool: the servers, the visits that wait for them, and how long that
-takes.
+"""The pool of a cluster, as the cluster asks it: the servers, the visits that wait for them, and
+how long that takes.
 
-Which server fits which visit, in what order visits are served, and what is made of the time that
-services took is the pool's own business: `servers` is the one of m servers alike and a FIFO. What
-they run is the shell's business, and where else a visit could go the machine's.
+The pool's own business is which server fits which visit, in what order visits are served, and what
+it makes of the time that services took. `servers` is the pool of m servers alike with a FIFO. What
+servers run is the shell's business, and where else a visit could go is the machine's.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from spillover.policy.overflow.base import OwnLoad
 
 
 class Servers(Protocol):
-    """Servers, and who waits for them: a whole pool, or those of it that fit one group of types."""
+    """The servers and the visits that wait for them, of a whole pool or of one group of types."""
 
     @property
     def working(self) -> int:
-        """Returns how many to count on: one that is stuck may never come back."""
+        """Returns how many servers to count on: one that is stuck may never come back."""
 
     @property
     def resting(self) -> bool:
-        """Returns whether none that is up takes anything now: all have asked to be left alone."""
+        """Returns whether none of the servers that are up takes anything now: all have asked to be
+        left alone."""
 
     @property
     def waiting(self) -> int:
@@ -36,7 +37,8 @@ class Servers(Protocol):
 
     @property
     def site_waiting(self) -> int:
-        """Returns how many of those wait at all nodes of the site: N, as neighbors are told."""
+        """Returns how many of the waiting visits wait at all nodes of the site: N, as neighbors are
+        told."""
 
     @property
     def site_foreign(self) -> int:
@@ -44,60 +46,61 @@ class Servers(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Returns whether a visit that they fit could start now."""
+        """Returns whether a visit that the servers fit could start now."""
 
     @property
     def idle(self) -> int:
-        """Returns how many of them have nothing to do and could start something now."""
+        """Returns how many servers have nothing to do and could start something now."""
 
     @property
     def service_s(self) -> float:
-        """Returns how long a service takes on one of them, on average, alone."""
+        """Returns the mean time, in seconds, of a service on one of the servers."""
 
     @property
     def departure_s(self) -> float:
-        """Returns how long those that wait take, on average, to become one fewer."""
+        """Returns the mean time, in seconds, after which one fewer waits."""
 
     @property
     def residual(self) -> float:
-        """Returns how much of a service is left, on average, of one under way: (1 + c2) / 2, c2 the
+        """Returns the mean share of a service under way that is left: (1 + c2) / 2, where c2 is the
         squared coefficient of variation of service times."""
 
 
 class FittingServers(Servers, Protocol):
-    """The servers of a pool that fit one group of types: what neighbors are told. Where all fit, as
-    with servers alike, it is the pool itself."""
+    """The servers of a pool that fit one group of types, as neighbors are told of them. Where all
+    fit, as with servers alike, it is the pool itself."""
 
     @property
     def up(self) -> int:
-        """Returns m: how many take jobs, unless the whole pool is down."""
+        """Returns m: the number of servers that take jobs, unless the whole pool is down."""
 
     @property
     def ahead(self) -> int:
-        """Returns the jobs that wait and could use one of them and those on them, less `up`."""
+        """Returns the number of jobs that wait and could use one of these servers, and of jobs on
+        them, less `up`."""
 
 
 class Granted(Protocol):
-    """What a visit was given, where servers are unlike."""
+    """The grant of a visit that runs, where servers are unlike."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns it as users read it."""
+        """Returns the grant as users read it."""
 
 
 class ServerPool(Servers, Protocol):
-    """Servers, and those that wait for them. A server may be *stuck*: occupied by work whose
-    request has ended. One whose work has failed may *cool*: it counts as busy for a while.
-    """
+    """The servers, and the visits that wait for them. A server may be *stuck*: occupied by work
+    whose request has ended. A server whose work has failed may *cool*: it counts as busy for a
+    while."""
 
     now_s: float
-    """The time of what is handled. Set by the machine."""
+    """The time of the event that is handled. The machine sets it."""
     down: bool
-    """Nothing can start for now, free server or not. Set by the machine."""
+    """True if nothing can start for now, free server or not. The machine sets it."""
     stuck: set[int]
-    """Refs of visits that have ended while their work still occupies a server. Kept by the
-    machine."""
+    """The refs of visits that have ended while their work still occupies a server. The machine
+    keeps it."""
     refusals: int
-    """Attempts in a row that what runs the work refused. Set back by the machine."""
+    """The number of attempts in a row that the service refused. The machine sets it back."""
 
     @property
     def lines(self) -> int:
@@ -105,11 +108,11 @@ class ServerPool(Servers, Protocol):
 
     @property
     def total(self) -> int:
-        """Returns how many servers there are: of one node of several, how many are its share."""
+        """Returns the number of servers; at one node of several, the size of its share."""
 
     @property
     def busy(self) -> int:
-        """Returns how many are occupied, or cool."""
+        """Returns how many servers are occupied, or cool."""
 
     @property
     def site_total(self) -> int:
@@ -117,122 +120,127 @@ class ServerPool(Servers, Protocol):
 
     @property
     def site_busy(self) -> int:
-        """Returns how many of those are occupied, as far as is known."""
+        """Returns how many servers of the site are occupied, as far as is known."""
 
     @property
     def jobs(self) -> int:
-        """Returns how many visits' work occupies them, with what is stuck or cools. It is `busy`
-        where a server does one thing at a time."""
+        """Returns how many visits' work occupies servers, including stuck and cooling ones. It is
+        `busy` where a server does one thing at a time."""
 
     @property
     def cooling(self) -> int:
-        """Returns how many have failed and count as busy for a while."""
+        """Returns how many servers have failed and count as busy for a while."""
 
     @property
     def next_s(self) -> float:
-        """Returns when to call `wake` next."""
+        """Returns the time when `wake` is to be called next."""
 
     on_block: str
-    """What is done with a visit for which there is no server: `model.unlike_servers.ON_BLOCK`."""
+    """The fate of a visit for which there is no server: `model.unlike_servers.ON_BLOCK`."""
     has_seats: bool
-    """Whether `seats` may say so of any visit."""
+    """Whether `seats` may return True for any visit."""
     counts_work: bool
-    """Whether `ahead` is counted by how long what waits is expected to run: in requests of mean
-    size."""
+    """Whether `ahead` is counted by how long waiting visits are expected to run, in requests of
+    mean size."""
     is_alike: bool
-    """Whether any server fits any visit. Else one that waits may hold a token, with which another
-    could start once it has left."""
+    """Whether any server fits any visit. If not, a visit that waits may hold a token, with which
+    another could start once it has left."""
 
     def fitting(self, group: int, /) -> FittingServers:
-        """Returns the servers that fit this group of types (`model.type_groups`), by its place
-        there; one that is served here."""
+        """Returns the servers that fit the group with this index in `model.type_groups`, which is
+        one that is served here."""
 
     # --- servers ------------------------------------------------------------------------------
 
     def may_start(self, visit: Visit, /) -> bool:
-        """Returns whether a server that fits this visit can start it now. None fits one whose type
-        is not served here."""
+        """Returns whether a server that fits this visit can start it now. No server fits a visit
+        whose type is not served here."""
 
     def seats(self, visit: Visit, /) -> bool:
         """Returns whether the visit, which cannot start now, has its place at a server all the
-        same, and waits there: it is not to go elsewhere."""
+        same: it waits there, and is not to go elsewhere."""
 
     def occupy(self, visit: Visit, /) -> int:
-        """A visit that may start does: the number of its server, 0 where all are alike."""
+        """Starts a visit that may start. Returns the number of its server, 0 where all are
+        alike."""
 
     def granted(self, ref: int, /) -> Granted | None:
-        """Returns what this visit, which runs, was given and what else was there, for `/explain`;
+        """Returns the grant of this visit, which runs, with what else was there, for `/explain`;
         None where all servers are alike."""
 
     def resize(self, total: int, /) -> bool:
-        """There are so many servers from now on. Returns False where they are unlike, and stay."""
+        """Has so many servers from now on. Returns False where they are unlike, and stay."""
 
     def set_tokens(self, limits: Mapping[str, int], servers_in: Mapping[str, bool], /) -> None:
-        """Has so many tokens from now on, by the id of the class: held ones are not taken. Servers,
-        by id, are in (True) or out: these take nothing new. Only where servers are unlike."""
+        """Has so many tokens from now on, by the id of the class; tokens that are held stay held.
+        Servers are in (True) or out, by their ids; those that are out take nothing new. This is
+        only for servers that are unlike."""
 
     def has_turned(self) -> bool:
-        """Returns whether a server takes jobs that did not when this was asked last, or the other
-        way round; False where they are alike."""
+        """Returns whether any server has begun or ceased to take jobs since the last call; False
+        where servers are alike."""
 
     def server_changed(self, server: int, up: bool, now_s: float, /) -> None:  # noqa: FBT001
-        """What runs requests on that server cannot run any for now, or can again. Where it was the
-        last one, the machine sets `down` besides."""
+        """Notes that a server cannot run any request for now, or can again. If it was the last one,
+        the machine sets `down` besides."""
 
     def not_done(self, ref: int, /, *, failed: bool) -> None:
-        """The work of this visit, whose server is to be vacated or cools next, has failed, or was
-        stopped. Nothing is said of work that is done."""
+        """Notes that the work of this visit has failed, or was stopped; its server is vacated or
+        cools next. This is not called for work that is done."""
 
     def said(self, ref: int, how: str, problem: str | None, /) -> str | None:
-        """The work of this visit came to nothing by what runs it: an outcome, or not run. Returns
-        the server, by its id, None where all are alike; it is not free yet."""
+        """Notes that the work of this visit came to nothing: `how` is an outcome, or that it was
+        not run. Returns the id of the server, which is not free yet; None where all are alike."""
 
     def refused(self, visit: Visit, /) -> bool:
-        """What ran the work of this visit, which ended last, surely has not done it. Returns
-        whether a server takes it that has not said so yet; False where all are alike."""
+        """Notes that the work of this visit, which ended last, surely was not done by its server.
+        Returns whether a server takes it that has not refused it yet; False where all are alike."""
 
     def vacate(self, ref: int, /) -> None:
-        """The server of this visit is free."""
+        """Frees the server of this visit."""
 
     def cool(self, ref: int, until_s: float, /) -> None:
-        """The server of this visit is, but counts as busy until then."""
+        """Frees the server of this visit, but counts it as busy until `until_s`."""
 
     def served(self, ref: int, service_s: float, /) -> None:
-        """That server took this time. To be told also where nobody waited for the end any more, or
-        it failed late: without the long ones the mean would be too low."""
+        """Learns that the server of this visit took so long. This is called even if nobody waited
+        for the end any more, or the work failed late: without the long ones the mean would be too
+        low."""
 
     def refused_pause_s(self) -> float:
-        """One more attempt was refused: how long it counts as at least."""
+        """Counts one more attempt that was refused. Returns how long it takes at least, in
+        seconds."""
 
     def rest(self, ref: int, until_s: float, /) -> bool:
-        """What ran the work of this visit, which ended last, asks to be left alone until then, or
-        until a later instant given before: its server is, or all where they are alike. Returns
-        whether nothing starts any more by that, where something did."""
+        """Lets the server of this visit, which ended last, rest until `until_s`, or until a later
+        time given before, as it has asked for; all rest where they are alike. Returns whether this
+        is why nothing starts any more, where something did."""
 
     def rest_s(self, now_s: float, /) -> float:
-        """Returns how long the rest lasts; 0 without one."""
+        """Returns how many seconds the rest lasts; 0 without one."""
 
     def end_rest(self) -> None:
-        """What has asked to be left alone can start something again."""
+        """Ends all rests: something can start again."""
 
     def wake(self, now_s: float, /) -> bool:
-        """Free what has cooled, and end a rest that is over. Whether it was one."""
+        """Frees servers that have cooled, and ends a rest that is over. Returns whether one was."""
 
     # --- those that wait ----------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Visit]:
-        """Those that wait, in the order in which they would be served."""
+        """Yields the visits that wait, in the order in which they would be served."""
 
     def join(self, visit: Visit, /, *, first: bool = False) -> None:
-        """Wait from now on: `Visit.place`, the pool's own, is None no more. One whose type is not
-        served here waits, too: for a neighbor. `first`, only where servers are alike: it has waited
-        here before, and those that wait now came later."""
+        """Has a visit wait from now on; its `place`, which is the pool's own, is then no longer
+        None. A visit whose type is not served here waits, too: for a neighbor. `first`, only where
+        servers are alike, says that it has waited here before, and that all who wait now came
+        later."""
 
     def leave(self, visit: Visit, /) -> None:
-        """Wait no longer, from any place."""
+        """Takes a visit out of wherever it waits."""
 
     def pop(self) -> Visit | None:
-        """Take out the next one that can start now; None if none can."""
+        """Takes out the next visit that can start now, and returns it; None if none can."""
 
     # --- estimates ----------------------------------------------------------------------------
 
@@ -245,15 +253,16 @@ class ServerPool(Servers, Protocol):
         unreported: tuple[int, ...],
         /,
     ) -> OwnLoad:
-        """Returns what the policy is told of the servers that fit this visit, which may wait
-        already; `may_keep` as far as the pool is not concerned. The rest it passes on."""
+        """Returns the load that the policy gets of the servers that fit this visit, which may wait
+        already. `may_keep` is the machine's part of that load; other arguments are passed on."""
 
     def stay_s(self, visit: Visit, now_s: float, /) -> float:
-        """Returns how long the visit will be here if it joins now, with a margin; 0 where those
-        that wait do not tell."""
+        """Returns how many seconds the visit will be here if it joins now, with a margin; 0 where
+        the visits that wait do not tell."""
 
     def retry_after_s(self, visit: Visit, now_s: float, /) -> float:
-        """Returns in what time there may be a place for the visit, which is refused now."""
+        """Returns the seconds after which there may be a place for the visit, which is refused
+        now."""
 
     def check(self) -> None:
-        """Raise AssertionError if it contradicts itself."""
+        """Raises AssertionError if the pool contradicts itself."""

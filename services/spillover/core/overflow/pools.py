@@ -1,6 +1,5 @@
-"""Which pool a cluster has: servers alike with a FIFO, or unlike ones. Those are loaded where there
-are any, as few clusters have them.
-"""
+"""The choice of a cluster's pool: servers alike with a FIFO, or unlike ones. The code of unlike
+ones is loaded only where there are any, as few clusters have them."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def pool_of(settings: NodeSettings, now_s: float) -> ServerPool:
-    """Returns what a cluster with these settings begins with."""
+    """Returns the pool with which a cluster of these settings begins."""
     service_s, delivery_s = settings.service_s, settings.delivery_s
     if settings.nodes > 1:
         siblings = Siblings(settings.node, settings.nodes, settings.servers, now_s)
@@ -41,22 +40,22 @@ def pool_of(settings: NodeSettings, now_s: float) -> ServerPool:
 
 
 def learned_servers(servers: ServerPool) -> LearnedServers | None:
-    """Returns the pool as that of servers whose number is learned; None where it is given."""
+    """Returns the pool if its number of servers is learned; None if it is given."""
     return servers if isinstance(servers, LearnedServers) else None
 
 
 def sized_servers(servers: ServerPool) -> Sizing | None:
-    """Returns the pool as one that counts work; None where it counts requests."""
+    """Returns the pool if it counts work; None if it counts requests."""
     return servers if isinstance(servers, Sizing) else None
 
 
 def site_servers(servers: ServerPool) -> SiteServers | None:
-    """Returns the pool as that of one node of several; None where the site has one node."""
+    """Returns the pool if it is that of one node of several; None if the site has one node."""
     return servers if isinstance(servers, SiteServers) else None
 
 
 def unlike_servers(servers: ServerPool) -> TokenServers[Visit] | None:
-    """Returns the pool as what is known of unlike servers; None where they are alike."""
+    """Returns the pool if its servers are unlike; None if they are alike."""
     if servers.is_alike:
         return None
     from spillover.core.tokens.servers import TokenServers  # noqa: PLC0415

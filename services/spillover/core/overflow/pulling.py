@@ -1,10 +1,11 @@
-"""Which neighbors an idle cluster asks for waiting work: who was asked, and who had nothing. A
-cluster asks as soon as servers will be idle by the time that an answer can be here.
+"""The choice of neighbors that an idle cluster asks for waiting work: it knows which were asked,
+and which had nothing. A cluster asks as soon as servers will be idle by the time that an answer can
+be here.
 
-At most one question is under way to each neighbor, and no more of them in all than servers are
-idle, or will be by then. A neighbor that has nothing is left alone for a while, longer each time,
-and so is one that does not answer. One whose queue is believed too short to be worth the way is not
-asked at all: so a federation at rest asks nothing. The formulas are in `policy.overflow.pull`.
+At most one question is under way to each neighbor, and no more in all than servers are idle, or
+will be by then. A neighbor that has nothing is left alone for a while, longer each time, and so is
+one that does not answer. A neighbor whose queue is believed too short to be worth the way is not
+asked at all, so that a federation at rest asks nothing. `policy.overflow.pull` has the formulas.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ ENDS = (WORK, NOTHING, NO_ANSWER)
 
 ANSWER_S_MIN = 1.0
 ANSWER_WAYS = 6.0
-"""No answer within so long, and within so many times the way, counts as nothing."""
+"""The time without an answer that counts as nothing, in ways to the neighbor; it is at least
+ANSWER_S_MIN."""
 
 
 class _Asked:
@@ -34,16 +36,17 @@ class _Asked:
 
     def __init__(self) -> None:
         self.since_s: float | None = None
-        """When a question left that is not answered yet."""
+        """The time when a question left that is not answered yet; None if there is none."""
         self.row = 0
-        """How often in a row there was nothing."""
+        """The number of times in a row that the neighbor had nothing."""
         self.next_s = 0.0
-        """Not asked before."""
+        """The time before which the neighbor is not asked."""
 
 
 class Pulling:
-    """The questions for work of one cluster and group of types, which knows these `neighbors`.
-    `random` spreads the pauses; `ends` counts the ends of questions, with those of other groups."""
+    """The questions for work of one cluster and group of types, which knows these `neighbors`. The
+    pauses are drawn from `random`; `ends` counts the ends of questions, with those of other
+    groups."""
 
     __slots__ = ("_asked", "_coming", "_neighbors", "_period_s", "_random", "ends")
 
@@ -59,9 +62,9 @@ class Pulling:
         self._random = random
         self._asked: dict[int, _Asked] = {}
         self._coming = 0
-        """Questions under way."""
+        """The number of questions under way."""
         self.ends = dict.fromkeys(ENDS, 0) if ends is None else ends
-        """What came of the others, in all groups of types."""
+        """The ends of the others, in all groups of types."""
 
     @property
     def coming(self) -> int:
@@ -70,7 +73,8 @@ class Pulling:
 
     def next_to_ask(self, idle: int, servers: int, departure_s: float, now_s: float) -> int | None:
         """Returns the handle of the neighbor to ask now, which counts as asked from then on; None
-        where that is nobody. Of the `servers`, `idle` have no work here; below 0, so many wait."""
+        if there is none. Of the `servers`, `idle` have no work here; below 0, it is minus the
+        number that waits."""
         if self._coming:
             self._give_up(departure_s, now_s)
         missing = idle - self._coming
@@ -106,7 +110,7 @@ class Pulling:
         asked.next_s = now_s + pause_s(asked.row, departure_s, self._random.random())
 
     def came(self, handle: int, *, pulled: bool) -> None:
-        """A request came from that neighbor, because it was asked or by itself."""
+        """Note that a request came from that neighbor, because it was asked or by itself."""
         asked = self._asked.get(handle)
         if asked is not None:
             asked.row = 0
@@ -114,14 +118,14 @@ class Pulling:
                 self._answered(asked, WORK)
 
     def forget(self, handle: int) -> None:
-        """Its link is down, or it has left: no answer will come."""
+        """Forget a question, as its link is down or the neighbor has left: no answer will come."""
         asked = self._asked.pop(handle, None)
         if asked is not None:
             self._answered(asked, NO_ANSWER)
 
     def _give_up(self, departure_s: float, now_s: float) -> None:
-        """Count as nothing what has not been answered for too long: else questions that were lost
-        would stand for servers that are idle, and no other would be asked."""
+        """Count questions without an answer for too long as nothing. Otherwise lost questions would
+        stand for idle servers, and no other neighbor would be asked."""
         for handle, asked in self._asked.items():
             answer_s = max(ANSWER_S_MIN, ANSWER_WAYS * self._neighbors.by_handle[handle].way_s)
             if asked.since_s is not None and now_s >= asked.since_s + answer_s:

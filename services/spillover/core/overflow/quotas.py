@@ -1,14 +1,14 @@
-"""What each tenant uses of its home, and whether it may use more: a table that is asked before
-admission, and told what becomes of requests. It knows no clock.
+"""The use that each tenant makes of its home, and whether it may use more: a table that is asked
+before admission, and told how requests go on. It knows no clock.
 
 A request is queued until it leaves the queue for the first time: started here, or handed to a
-neighbor. From then on it is running, until it has ended; also one that comes back to the queue
-because it could not be started after all. So each is one of the two, and what is counted at home
-never depends on what a neighbor tells.
+neighbor. From then on it is running until it has ended, even if it comes back to the queue because
+it could not be started after all. So each is one of the two, and what is counted at home never
+depends on what a neighbor tells.
 
 A home of several nodes is one: each tells the others what it has let in, and counts what they tell
-as its own. What they let in at one instant, before they have told, may be too much by then; what a
-rate was exceeded by is paid back (decision 0049).
+as its own. What they let in at one instant, before they have told, may be too much by then; the
+excess over a rate is paid back (decision 0049).
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ MAX_SESSIONS = "max_sessions"
 LIMITS = (MAX_QUEUED, MAX_RUNNING, REQUESTS_PER_S, MAX_SESSIONS)
 
 RETRY_S = 1.0
-"""When to try again what waits for another one's end, which nobody knows."""
+"""The `retry_after_s`, in seconds, of a request that has to wait until another one ends: nobody
+knows when that is."""
 
 
 class Use(NamedTuple):
-    """How much a tenant uses at one node of its home, as that tells."""
+    """The use that a tenant makes of one node of its home, as that node tells."""
 
     requests: Whole
     """The number of requests that were let through since the node's start."""
@@ -39,14 +40,14 @@ class Use(NamedTuple):
 
 
 class Excess(NamedTuple):
-    """Which limit a request would exceed, and when to try again."""
+    """The limit that a request would exceed, and when to try again."""
 
     limit: str
     retry_after_s: float
 
 
 class TenantUse:
-    """One tenant: what it uses now, and what it has asked for."""
+    """The use of one tenant: what it uses now, and what it has asked for."""
 
     __slots__ = (
         "_allowed",
@@ -68,11 +69,12 @@ class TenantUse:
         self.requests = 0
         """The number of requests that were let through."""
         self.limited = dict.fromkeys(LIMITS, 0)
-        """The number of requests that the limit kept out."""
+        """The number of requests that each limit kept out."""
         self.others: dict[int, Use] = {}
-        """The same at the other nodes, by their numbers."""
+        """The uses at the other nodes, by their numbers."""
         self._allowed = self.burst
-        """Requests that it may make at once; below 0 where nodes let in too many at one instant."""
+        """The number of requests that it may make at once; below 0 where nodes let in too many at
+        one instant."""
         self._allowed_at_s = now_s
 
     @property
@@ -81,18 +83,18 @@ class TenantUse:
         return max(1.0, self.quota.requests_per_s or 0.0)
 
     def go_by(self, quota: Quota) -> None:
-        """Have another quota from now on."""
+        """Use another quota from now on."""
         self.quota = quota
         self._bound()
 
     @property
     def here(self) -> Use:
-        """Returns what other nodes are told."""
+        """Returns the use here, as other nodes are told."""
         return Use(self.requests, self.queued, self.running, self.sessions)
 
     def hear(self, node: int, use: Use, now_s: float) -> None:
-        """Another node tells what the tenant uses there. Its first word only tells how things are:
-        what was let in before that was for its own account."""
+        """Take in what another node tells of the tenant's use there. Its first message only sets
+        the start: what was let in before that was on its own account."""
         before = self.others.get(node)
         self.others[node] = use
         if before is not None and use.requests > before.requests:
@@ -101,17 +103,18 @@ class TenantUse:
             self._bound()
 
     def lose(self, node: int) -> None:
-        """Another node is not heard any more."""
+        """Forget another node, which is not heard any more."""
         if self.others.pop(node, None) is not None:
             self._bound()
 
     def _bound(self) -> None:
-        """A node is heard every second, and has let in no more than it may at once and in that."""
+        """Bound what may be let in. A node is heard every second, and has let in no more than it
+        may at once and in that time."""
         most = 2.0 * self.burst * len(self.others)
         self._allowed = min(self.burst, max(-most, self._allowed))
 
     def ask(self, now_s: float) -> Excess | None:
-        """Returns why one more is too many; None where it is not, and then it counts."""
+        """Returns why one more request is too many; None if it is not, and then it counts."""
         excess = self._excess(now_s)
         if excess is None:
             self.requests += 1
@@ -120,7 +123,7 @@ class TenantUse:
         return excess
 
     def begin_session(self, *, in_place: bool) -> Excess | None:
-        """Returns why one session more is too many; None where it is not, and then it counts."""
+        """Returns why one more session is too many; None if it is not, and then it counts."""
         most = self.quota.max_sessions
         sessions = self.sessions + sum(one.sessions for one in self.others.values())
         if most is not None and sessions >= most and not in_place:
@@ -135,7 +138,7 @@ class TenantUse:
             queued, running = queued + other.queued, running + other.running
         if quota.max_queued is not None and queued >= quota.max_queued:
             return Excess(MAX_QUEUED, RETRY_S)
-        # What waits will run: without a limit of its own it counts as if it ran.
+        # A queued request will run: without a limit of its own it counts as if it ran.
         running += queued if quota.max_queued is None else 0
         if quota.max_running is not None and running >= quota.max_running:
             return Excess(MAX_RUNNING, RETRY_S)
@@ -166,16 +169,17 @@ class Quotas:
 
     def __init__(self) -> None:
         self._told: dict[str, Use | None] = {}
-        """What other nodes have been told, those last that were told last; None of what not all
-        of them have got."""
+        """The uses that other nodes were told, in the order in which they were; None for a use that
+        not all of them have got."""
         self.uses: dict[str, TenantUse] = {}
-        """Also of tenants that are not configured any more: what was counted stays counted."""
+        """The uses of all tenants. Those that are not configured any more stay: what was counted
+        stays counted."""
         self._queued: dict[int, TenantUse] = {}
         self._running: dict[int, TenantUse] = {}
-        """Requests by their refs."""
+        """The tenants' uses by the refs of requests under way."""
 
     def go_by(self, quotas: Mapping[str, Quota], now_s: float) -> None:
-        """These tenants are configured from now on."""
+        """Use these configured tenants from now on."""
         for tenant, use in list(self.uses.items()):
             if tenant not in quotas:
                 use.go_by(NO_QUOTA)
@@ -191,12 +195,12 @@ class Quotas:
         return self._use(tenant, now_s).ask(now_s)
 
     def begin_session(self, tenant: str, now_s: float, *, in_place: bool) -> Excess | None:
-        """Returns why one more session of this tenant is too many; None where it is not, and then
-        it has to be told to `end_session`. One that comes `in_place` of another is let in."""
+        """Returns why one more session of this tenant is too many; None if it is not, and then
+        `end_session` has to follow. A session that comes `in_place` of another is let in."""
         return self._use(tenant, now_s).begin_session(in_place=in_place)
 
     def end_session(self, tenant: str) -> None:
-        """A session has ended that was let in."""
+        """Count a session as ended that was let in."""
         self.uses[tenant].sessions -= 1
 
     def _use(self, tenant: str, now_s: float) -> TenantUse:
@@ -208,8 +212,8 @@ class Quotas:
     # --- other nodes of the home --------------------------------------------------------------
 
     def news(self, at_most: int) -> dict[str, Use]:
-        """Returns what other nodes are to be told now: of so many tenants with a quota, what is not
-        as they were told, those first that have waited longest. To be called once for each."""
+        """Returns the news for other nodes: the changed uses of so many tenants with a quota, those
+        first that have waited longest. They count as told from then on."""
         in_turn = [tenant for tenant in self.uses if tenant not in self._told]
         changed = (
             (tenant, use.here)
@@ -221,7 +225,7 @@ class Quotas:
         return news
 
     def not_told(self, news: Mapping[str, Use]) -> None:
-        """Not all nodes have got these news: they come again in their turn."""
+        """Note that not all nodes have got these news: they come again in their turn."""
         self._told_last(dict.fromkeys(news))
 
     def _told_last(self, told: Mapping[str, Use | None]) -> None:
@@ -230,29 +234,30 @@ class Quotas:
         self._told |= told
 
     def tell_all(self) -> None:
-        """Another node knows nothing of this one yet: all is news."""
+        """Have all be news, since another node knows nothing of this one yet."""
         self._told.clear()
 
     def hear(self, node: int, news: Mapping[str, Use], now_s: float) -> None:
-        """Another node has told this, of tenants that are known here, too, as a rule."""
+        """Take in what another node has told, of tenants that are known here, too, as a rule."""
         for tenant, told in news.items():
             if (use := self.uses.get(tenant)) is not None:
                 use.hear(node, told, now_s)
 
     def lost(self, node: int) -> None:
-        """Another node is not heard: what it had let in is lost with it, or counts there alone."""
+        """Note that another node is not heard: what it had let in is lost with it, or counts there
+        alone."""
         for use in self.uses.values():
             use.lose(node)
 
     # --- what becomes of requests -------------------------------------------------------------
 
     def take(self, ref: int, tenant: str) -> None:
-        """A request that was let through comes in."""
+        """Count a request that was let through and comes in."""
         use = self._queued[ref] = self.uses[tenant]
         use.queued += 1
 
     def leave_queue(self, ref: int) -> None:
-        """It is started, or handed on; of those of others nothing is known here."""
+        """Count a request as started, or handed on. Requests of other nodes are not known here."""
         use = self._queued.pop(ref, None)
         if use is not None:
             use.queued -= 1
@@ -260,7 +265,7 @@ class Quotas:
             self._running[ref] = use
 
     def end(self, ref: int) -> None:
-        """It has ended, or was refused."""
+        """Count a request as ended, or refused."""
         use = self._queued.pop(ref, None)
         if use is not None:
             use.queued -= 1

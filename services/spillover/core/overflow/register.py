@@ -1,7 +1,7 @@
-"""The register of a cluster: every visit that is here, where it is, and the books about it.
+"""The register of a cluster: every visit that is here, its state, and the books about it.
 
-A visit is entered when it is accepted and struck out when its one answer is given; whatever
-happens in between goes through here, so that the ledger cannot drift from what is held.
+A visit is entered when it is accepted and struck out when its one answer is given. All that happens
+in between goes through here, so that the ledger cannot drift from what is held.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from spillover.core.overflow.visit import ARRIVED, AWAY, Visit, VisitState
 from spillover.model.request import Outcome
 
 STALE_MAX = 1024
-"""Entries of ended visits may stay in `due` up to this many beyond twice the visits."""
+"""The number of entries of ended visits that may stay in `due`, beyond twice the visits."""
 
 
 class Register:
-    """Visits by ref, with the ledger, when they are to be looked at, and how many are away and how
-    many bytes all of them hold."""
+    """The visits by ref, with the ledger, the times when they are to be looked at, how many are
+    away, and how many bytes all of them hold."""
 
     __slots__ = (
         *("_foreign", "_home", "away", "due", "held", "ledger", "looks", "next_s", "visits"),
@@ -35,14 +35,15 @@ class Register:
         Entries of visits that have ended are dropped when they come to the top, and all at once
         when they outnumber the others."""
         self.next_s = math.inf
-        """The earliest instant in `due` of a visit that has not ended; infinity without one."""
+        """The earliest time in `due` of a visit that has not ended; infinity if there is none."""
         self.away = 0
         self.held = HeldBytes(held_limit_bytes)
         self.looks = False
-        """Whether what is accepted is looked at again before its deadline. Set by the machine."""
+        """Whether accepted visits are looked at again before their deadlines. The machine sets
+        it."""
 
     def accept(self, visit: Visit) -> None:
-        """Take the request into the ledger: from here on it ends with exactly one answer."""
+        """Enter the visit in the ledger: from here on it ends with exactly one answer."""
         self.visits[visit.ref] = visit
         self.held.request_bytes += visit.request.size_bytes
         if visit.is_home:
@@ -52,7 +53,7 @@ class Register:
         due_s = visit.deadline_s
         if due_s == math.inf:
             return
-        if self.looks:  # as `next_look_s`, a call less
+        if self.looks:  # as `next_look_s` does, with one call less
             due_s -= 0.5 * (due_s - visit.came_s)
         heapq.heappush(self.due, (due_s, visit.ref))
         self.next_s = self.due[0][0]
@@ -61,7 +62,7 @@ class Register:
             heapq.heapify(self.due)
 
     def pop_due(self, now_s: float) -> Visit | None:
-        """Returns a visit that is to be looked at, None if there is none."""
+        """Returns a visit that is to be looked at; None if there is none."""
         if self.next_s > now_s:
             return None
         ref = heapq.heappop(self.due)[1]
@@ -69,12 +70,13 @@ class Register:
         return self.visits[ref]
 
     def look_again(self, visit: Visit, due_s: float) -> None:
-        """A visit that was looked at is to be looked at again then."""
+        """Look at a visit again at `due_s`."""
         heapq.heappush(self.due, (due_s, visit.ref))
         self.next_s = self.due[0][0]
 
     def enter(self, visit: Visit, state: VisitState, now_s: float) -> None:
-        """Change the state, and the ledger with it. What goes away has its `target` by then."""
+        """Change the state, and the ledger with it. A visit that goes away has its `target` by
+        then."""
         if visit.state is not ARRIVED:
             self.leave(visit)
         visit.state = state
@@ -88,13 +90,13 @@ class Register:
             self._foreign["handed_on" if state is AWAY else state] += 1
 
     def come_back(self, visit: Visit, now_s: float) -> None:
-        """What was away is here again, and its neighbor is not asked again."""
+        """Take back a visit that was away; its neighbor is not asked again."""
         visit.network_s += max(0.0, now_s - visit.since_s)
         visit.tried = (*visit.tried, visit.target.handle)
         self.leave(visit)
 
     def leave(self, visit: Visit) -> None:
-        """It is nowhere for as long as an event is handled."""
+        """Take a visit out of its state, for as long as an event is handled."""
         if visit.state is ARRIVED:
             return
         state = visit.state
@@ -108,8 +110,8 @@ class Register:
         visit.state = ARRIVED
 
     def end(self, visit: Visit, outcome: Outcome | None) -> None:
-        """It has its one answer, or (None) is its sender's again, undone. To a neighbor that is an
-        answer too; a client is told that it was never accepted."""
+        """End a visit: it has its one answer, or (None) is its sender's again, undone. To a
+        neighbor that is an answer too; a client is told that it was never accepted."""
         self.leave(visit)
         del self.visits[visit.ref]
         if self.due and self.due[0][1] == visit.ref:
@@ -123,7 +125,7 @@ class Register:
             self._home["failed" if outcome in FAILURES else outcome] += 1
 
     def _find_next(self) -> None:
-        """Drop what has ended from the top of `due`."""
+        """Drop the entries of ended visits from the top of `due`."""
         due = self.due
         while due and due[0][1] not in self.visits:
             heapq.heappop(due)

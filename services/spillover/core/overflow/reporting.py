@@ -1,4 +1,5 @@
-"""When a cluster speaks to its neighbors: a report each period, a sign of life in between.
+"""The times at which a cluster speaks to its neighbors: a report in each period, a sign of life in
+between.
 
 The first report falls on a random phase: clusters started together must not speak in step forever.
 """
@@ -14,8 +15,9 @@ from spillover.core.overflow.groups import Group
 from spillover.model.load import GroupLoad, LoadNow, LoadReport
 
 HEARTBEAT_S = 0.25
-"""Signs of life are at most this far apart (design, decision 3): beats where reports are rarer, and
-reports else, of which the shell may leave out those that repeat others, but not for longer."""
+"""The longest time, in seconds, between two signs of life (design, decision 3). They are beats
+where reports are rarer, and otherwise reports; the shell may leave out reports that repeat others,
+but not for longer."""
 
 
 class Gossip:
@@ -28,9 +30,9 @@ class Gossip:
         self._report_s = now_s + random.random() * period_s
         self._beat_s = now_s + HEARTBEAT_S if period_s > HEARTBEAT_S else math.inf
         self.next_s = min(self._report_s, self._beat_s)
-        """When one of the two is due next."""
+        """The time when one of the two is due next."""
         self.sequence = 0
-        """Number of the last report, or of the last load told otherwise."""
+        """The number of the last report, or of the last load told in another message."""
 
     def report(self, node: NodeFacts, now_s: float) -> LoadReport:
         """Returns what is reported now, in its turn or out of turn."""
@@ -84,8 +86,8 @@ class Gossip:
         return tuple(told)
 
     def load_now(self, node: NodeFacts, group: Group, now_s: float) -> LoadNow:
-        """Returns what a message to a neighbor about a request says of the load besides: that of
-        its group."""
+        """Returns the load that a message to a neighbor about a request carries: that of the
+        request's group."""
         self.sequence += 1
         fitting = group.fitting
         return LoadNow(
@@ -113,7 +115,7 @@ class Gossip:
 
 
 def _after(last_s: float, period_s: float, now_s: float) -> float:
-    """The first multiple of the period after `last_s` that is later than now."""
+    """Returns the first multiple of the period after `last_s` that is later than now."""
     due_s = last_s + period_s * (math.floor((now_s - last_s) / period_s) + 1)
-    # Rounding may put it at this very instant, which has had its report.
+    # Rounding may put it at this very time, which has had its report.
     return due_s if due_s > now_s else due_s + period_s

@@ -29,11 +29,11 @@ class FifoServers(Pauses):
     """
 
     on_block = OVERFLOW
-    """Blocked requests wait here or go to a neighbor, as the policy says."""
+    """The rule for blocked requests: they wait here or go to a neighbor, as the policy says."""
     is_alike = True
     has_seats = False
     counts_work = False
-    """Whether what waits is counted by how long it is expected to run (`sized_servers`)."""
+    """Whether waiting visits are counted by how long they are expected to run (`sized_servers`)."""
 
     __slots__ = (
         "_busy_max",
@@ -62,9 +62,9 @@ class FifoServers(Pauses):
         """The servers that are up, as in `FittingServers`: any server fits."""
         self.busy = 0
         self._busy_max = total
-        """`total`, or more after it has become fewer."""
+        """The value of `total`, or more for a while after it has become smaller."""
         self.waiting = 0
-        """How many are in the FIFO: by themselves, since every request asks."""
+        """The number of visits in the FIFO. It is kept apart, since every request asks."""
         self.waiting_foreign = 0
         self.service_s = service_s
         self._service_variance_s2 = 0.0
@@ -78,7 +78,7 @@ class FifoServers(Pauses):
         self.refusals = 0
         self.next_s = math.inf
         self._cooling_s: list[float] = []
-        """A heap of instants, one for each that cools."""
+        """A heap of the times when cooling ends, one for each cooling server."""
 
     @property
     def lines(self) -> int:
@@ -94,7 +94,7 @@ class FifoServers(Pauses):
 
     @property
     def working(self) -> int:
-        """Returns how many to count on: a stuck server may never come back."""
+        """Returns how many servers to count on: a stuck one may never come back."""
         return max(0, self.total - len(self.stuck))
 
     @property
@@ -116,7 +116,7 @@ class FifoServers(Pauses):
 
     @property
     def cooling(self) -> int:
-        """Returns how many have failed and count as busy for a while."""
+        """Returns how many servers have failed and count as busy for a while."""
         return len(self._cooling_s)
 
     @property
@@ -135,7 +135,8 @@ class FifoServers(Pauses):
     # --- servers ------------------------------------------------------------------------------
 
     def resize(self, total: int) -> bool:
-        """What runs keeps its server, which then is there no more."""
+        """Has so many servers from now on. A visit that runs keeps its server, which is gone after
+        it."""
         self._busy_max = max(total, self.busy)
         self.total = self.up = total
         return True
@@ -169,16 +170,16 @@ class FifoServers(Pauses):
         return 0
 
     def granted(self, _: int) -> None:
-        """Returns None: one is as good as the other."""
+        """Returns None: one server is as good as another."""
 
     def server_changed(self, _: int, up: bool, now_s: float) -> None:  # noqa: FBT001 - as `ServerPool`
-        """Nothing: they are up and down together."""
+        """Does nothing: the servers are up and down together."""
 
     def not_done(self, _: int, *, failed: bool) -> None:
-        """Nothing: whether they fail is the cluster's health."""
+        """Does nothing: whether work fails is the cluster's health."""
 
     def said(self, ref: int, how: str, problem: str | None) -> None:
-        """Returns None: one is as good as the other."""
+        """Returns None: one server is as good as another."""
 
     def refused(self, _: Visit) -> bool:
         return False
@@ -209,7 +210,7 @@ class FifoServers(Pauses):
         self._find_next()
 
     def wake(self, now_s: float) -> bool:
-        """Free what has cooled, and end a rest that is over. Whether it was one."""
+        """Free servers that have cooled, and end a rest that is over. Returns whether one was."""
         while self._cooling_s and self._cooling_s[0] <= now_s:
             heapq.heappop(self._cooling_s)
             self.busy -= 1
@@ -242,7 +243,7 @@ class FifoServers(Pauses):
             self.waiting_foreign -= 1
 
     def pop(self) -> Visit | None:
-        """Take out the one that has waited longest, if a server is free."""
+        """Take out the visit that has waited longest, if a server is free."""
         if not self.waiting or self.busy >= self.total or self.down or self.resting:
             return None
         self.waiting -= 1
@@ -288,7 +289,7 @@ class FifoServers(Pauses):
         return stay_s + self.rest_s(now_s)
 
     def retry_after_s(self, _: Visit, now_s: float) -> float:
-        """Returns when about as many will have been served as wait now, and one more."""
+        """Returns the seconds until about as many have been served as wait now, and one more."""
         served_s = (self.waiting + 1) * self.service_s / max(1, self.working)
         return self.rest_s(now_s) + served_s
 

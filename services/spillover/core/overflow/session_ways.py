@@ -1,6 +1,5 @@
-"""Whether a client's request leaves for a place at a neighbor, where the cluster has affinity: by
-what it costs there and here (`core.affinity.sites`). What a place is, the shells know.
-"""
+"""The choice whether a client's request leaves for a place at a neighbor, where the cluster has
+affinity: by the costs there and here (`core.affinity.sites`). The shells know what a place is."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ from spillover.model.affinity import SessionWork
 def cheaper_there(
     node: NodeFacts, sites: Sites, asked: SessionWork, visit: Visit, now_s: float
 ) -> Away | None:
-    """Returns the place that it leaves for; None where it is to be kept, or what becomes of it is
-    the policy's to say."""
+    """Returns the place for which the request leaves; None if it is to be kept, or if the policy
+    decides."""
     admission, neighbors = node.admission, visit.group.neighbors
     if not admission.hands_on or admission.elsewhere_first or node.health.degraded:
         return None

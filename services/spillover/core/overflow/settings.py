@@ -21,7 +21,7 @@ NO_GROUPS: Final = TypeGroups((), frozenset())
 
 
 class Carried(NamedTuple):
-    """The requests that were here when limits were last changed: none was sent away."""
+    """The numbers of requests that were here when limits were last changed: none was sent away."""
 
     away: int = 0
     visits: int = 0
@@ -35,13 +35,13 @@ class NodeSettings:
 
     cluster: ClusterId
     servers: int
-    """The number of servers; where it is learned, the one that is begun with, then the believed
+    """The number of servers. If it is learned, this is the number at the start, then the believed
     one."""
     policy: str
     shadow: str | None = None
     node: int = 1
     nodes: int = 1
-    """The number of this node, and how many the site has."""
+    """The number of nodes of the site; this one is `node`, counted from 1."""
     service_s: float = _USUAL["service_ms"] / 1e3
     delivery_s: float = _USUAL["delivery_ms"] / 1e3
     queue_limit: int = _USUAL["queue_limit"]
@@ -56,24 +56,24 @@ class NodeSettings:
     """The pool; None where the servers are alike."""
     type_groups: TypeGroups = NO_GROUPS
     failure_statuses: tuple[int, ...] | None = None
-    """The statuses of its service that count against it: see
+    """The statuses of the cluster's service that count against it; see
     `model.service_statuses.is_failure`."""
     asks: bool = False
-    """It asks its service whether it is well again, by a request of its own."""
+    """True if the cluster asks its service whether it is well again, by a request of its own."""
     passes: bool = False
-    """Requests pass through to a service as they are, and answers as they come."""
+    """True if requests pass through to a service as they are, and answers as they come."""
     affinity: bool = False
-    """Its clients' requests have sessions, and what is missing where one has not run is weighed
-    between it and its neighbors."""
+    """True if clients' requests have sessions. The work that is missing where a session has not run
+    is then weighed between the cluster and its neighbors."""
     counts_work: bool = False
-    """Its requests say how large they are, and what waits is counted by how long that is expected
-    to run. Of one node alone, with servers that are alike."""
+    """True if requests state their sizes, and waiting requests are counted by how long they are
+    expected to run. It is only for one node alone, with servers that are alike."""
     foreign_limit: int = field(init=False)
-    """Up to which length of the queue neighbors' requests are taken; see `admission`."""
+    """The length of the queue up to which neighbors' requests are taken; see `admission`."""
     away_limit: int = field(init=False)
-    """How many requests may be away: a cluster without a queue still hands on what its servers
-    could be doing. Where their number is learned, that is the most it may be: links are made once
-    and for all."""
+    """The number of requests that may be away. A cluster without a queue still hands on what its
+    servers could be doing. If the number of servers is learned, its largest value counts, since
+    links are made once and for all."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "foreign_limit", self.queue_limit - self.queue_limit // 10)

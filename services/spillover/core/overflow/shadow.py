@@ -1,8 +1,8 @@
 """A policy that is asked along and has no say: how often it would have chosen otherwise, and what
 that would have gained by the estimate of `policy.overflow.adaptive`.
 
-It is given what the policy in force is given, the draw too, so that it draws nothing of its own.
-Nothing that it says is read by any decision.
+It gets the arguments of the policy in force, including the draw, so that it draws nothing of its
+own. No decision reads what it says.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class ShadowChoice:
     policy: str
     choice: int
     gain_s: float | None
-    """How much sooner a server would have had the request, by estimate; below 0, later. None where
-    only one of the two would have kept what may not be kept."""
+    """The estimated seconds by which a server would have had the request sooner; below 0, later.
+    None where only one of the two would have kept what may not be kept."""
 
 
 class Shadow:
@@ -36,7 +36,7 @@ class Shadow:
         self.policy = policy
         self._choose = CHOOSERS[policy]
         self.same = 0
-        """Choices like those that were made."""
+        """The number of choices like those that were made."""
         self.other = 0
         self.saved_s = 0.0
         """The sum of the gains above 0."""
@@ -63,7 +63,7 @@ class Shadow:
     def ask(
         self, own: OwnLoad, near: NeighborLoads, eligible: Sequence[bool], draw: float, made: int
     ) -> ShadowChoice:
-        """Returns what it would have chosen where `made` was."""
+        """Returns what the shadow would have chosen in place of `made`."""
         choice = self._choose(own, near, eligible, [0.0] * len(eligible), draw)
         if choice == made:
             self.same += 1

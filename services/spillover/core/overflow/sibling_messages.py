@@ -1,6 +1,5 @@
-"""What the nodes of one site tell each other, in order and at most once while they hear each other
-(`siblings`). How it is written is the shell's business.
-"""
+"""The messages between the nodes of one site, in order and at most once while they hear each other
+(`siblings`). The shell knows how they are written."""
 
 from __future__ import annotations
 
@@ -14,21 +13,21 @@ Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=16)]
 """The number of a node: `model.topology.NODES_MAX` is the largest."""
 
 View: TypeAlias = tuple[Whole, Annotated[int, msgspec.Meta(ge=0, le=16)]]
-"""The number of a view and the node that has made it. Which is later says `is_later`."""
+"""The number of a view and the node that has made it. `is_later` says which of two is later."""
 
 NO_VIEW: View = (0, 0)
-"""Earlier than any view."""
+"""The view that is earlier than any other."""
 
 
 def number_after(number: int) -> int:
-    """Returns the number of the view that follows this one. Numbers go round: whatever a sibling
-    tells, there is one that is later."""
+    """Returns the number of the view that follows this one. Numbers go round, so that there is a
+    later one whatever a sibling tells."""
     return number % WHOLE_MAX + 1
 
 
 def is_later(one: View, other: View) -> bool:
-    """Returns whether a view follows another one, which it does if its number is less than half of
-    all numbers ahead."""
+    """Returns whether a view follows another one: its number is ahead by less than half of all
+    numbers."""
     if one[0] == other[0] or not (one[0] and other[0]):
         return one > other
     ahead = (one[0] - other[0]) % WHOLE_MAX
@@ -41,14 +40,14 @@ def later(one: View, other: View) -> View:
 
 
 class SiblingLoad(msgspec.Struct, frozen=True):
-    """The load of a node, and a sign of life. Of a node that does not hear the other one only
-    `hears` counts."""
+    """The load of a node, and a sign of life. If the node does not hear the receiver, only `hears`
+    counts."""
 
     hears: tuple[Number, ...]
     """The siblings that the node hears."""
     view: View
-    """The latest view that the node was asked for; `NO_VIEW` of one that wants another, since a
-    stream has broken."""
+    """The latest view that the node was asked for; `NO_VIEW` if it wants another, since a stream
+    has broken."""
     waiting: Whole
     """The number of requests that wait there."""
     foreign: Whole
@@ -56,15 +55,16 @@ class SiblingLoad(msgspec.Struct, frozen=True):
     idle: Whole
     """The number of servers of its share that have nothing to do."""
     age_s: Amount
-    """The time for which the request has waited that has waited longest; 0 where none waits."""
+    """The time for which the oldest waiting request has waited; 0 where none waits."""
     load: Amount
     """The work that its own clients bring, as a share of the site's capacity."""
     leaves: bool = False
-    """True of a node that drains: new names do not belong to it."""
+    """True if the node drains: new names do not belong to it."""
 
 
 class Prepare(msgspec.Struct, frozen=True):
-    """A node makes a view: give no servers away and take none, and tell the own share."""
+    """A node makes a view: the receiver is to give no servers away and take none, and to tell its
+    share."""
 
     view: View
 
@@ -75,24 +75,24 @@ class Frozen(msgspec.Struct, frozen=True):
     view: View
     share: Whole
     is_fresh: bool
-    """True of a node that has had no share since its start."""
+    """True if the node has had no share since its start."""
     busy_for_s: Amount
-    """The time after which what lost nodes were running is over, as far as this one knows."""
+    """The time after which all that lost nodes were running is over, as far as this one knows."""
     leaves: bool = False
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """The view holds from now on, with these nodes and this share of the one that is told."""
+    """The view holds from now on, with these nodes and this share of the receiver."""
 
     view: View
     members: tuple[Number, ...]
     owners: Annotated[tuple[Number, ...], msgspec.Meta(min_length=1)]
-    """Those of them to which names belong: all that do not leave, or all if all do."""
+    """The nodes of the view to which names belong: all that do not leave, or all if all do."""
     share: Whole
 
 
 class Give(msgspec.Struct, frozen=True):
-    """So many servers of the sender's share are the receiver's, if it is in the same view."""
+    """This many servers of the sender's share are the receiver's, if it is in the same view."""
 
     view: View
     servers: Whole

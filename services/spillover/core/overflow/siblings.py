@@ -1,22 +1,22 @@
 """One node of a site of several: its share of the site's servers, and what it knows of the others.
 
-Theory of operation (decision 0049). Servers go to where requests wait, not requests to servers: a
-node with idle servers gives them to a sibling with waiting requests, and one whose queue is younger
-gives away the server that becomes free. A request stays in the process that accepted it.
+Theory of operation (decision 0049). Servers go to where requests wait, not requests to servers. A
+node with idle servers gives them to a sibling with waiting requests. A node whose own queue is
+younger gives away the server that becomes free. A request stays in the process that accepted it.
 
 Nodes that hear each other are in one *view*. In a view shares change by `Give` alone, which the
 giver takes off its share before it is sent: their sum is never above `servers`. When a node comes
-or goes, the lowest one makes the next view: each tells its share, and gives and takes nothing until
-the view is installed. What the shares lack in sum is given to them then, but what a
-lost node may still be running not before that is over.
+or goes, the lowest one makes the next view. Each node tells its share, and gives and takes nothing
+until the view is installed. Servers that are missing from the sum of the shares are given to the
+nodes then; those on which a lost node may still run something are given out once that is over.
 
 A node that is only cut off keeps its share and goes on, and the others take it over all the same:
 as long as parts of a site do not hear each other, each may run up to `servers`. When they hear each
 other again, the shares are trimmed.
 
-Views know nothing of configurations. A node that the site has no more (its number is above `nodes`)
-drains, gives its servers away and is in the views as long as it is heard; one that the site has
-from now on is in the next view once it is heard.
+Views know nothing of configurations. A node that has left the site (its number is above `nodes`)
+drains, gives its servers away, and is in the views as long as it is heard. A node that is new to
+the site is in the next view once it is heard.
 
 Not here: requests, and how messages travel.
 """
@@ -45,32 +45,35 @@ from spillover.core.overflow.sibling_messages import (
 from spillover.policy.overflow.siblings import evened, goes_first, spread, trimmed
 
 SILENCE_S = 1.0
-"""A sibling that says nothing for so long is lost."""
+"""The time, in seconds, after which a silent sibling is lost."""
 
 BEAT_S = 0.25
-"""A node tells its load at least so often."""
+"""The longest time, in seconds, between two messages of a node on its load."""
 
 TELL_S = 0.005
-"""A node tells its load at most so often: what others do by it, they do that much later."""
+"""The shortest time, in seconds, between two messages of a node on its load. Others act on it so
+much later."""
 
 IDLE_TELL_S = 0.05
-"""So often where only the number of idle servers has changed, and some were idle before."""
+"""The same where only the number of idle servers has changed, and some were idle before."""
 
 ABSENT_S = 1.5
-"""So long a node waits for siblings that it should hear of before it makes a view without them: of
-all where none it hears has been in a view, of those whom others hear. Above SILENCE_S."""
+"""The time, in seconds, for which a node waits for siblings before it makes a view without them. If
+no sibling that it hears has been in a view, it waits for all; else for those whom others hear. It
+is above SILENCE_S."""
 
 
 QUIET_S = 1.0
-"""A site where nothing has waited or run for so long has its servers evenly divided. Long beside
-what comes and goes: servers are to stay where the clients are."""
+"""The time, in seconds, for which nothing must have waited or run at a site before its servers are
+evenly divided. It is long beside what comes and goes: servers are to stay where the clients are."""
 
 RETRY_S = 0.5
-"""A view that is not made by then, since a node has not answered, is made anew."""
+"""The time, in seconds, after which a view is made anew if a node has not answered."""
 
 RECONNECT_S = 0.5
-"""So long no view is made without a node whose stream has ended, unless nothing listens there any
-more: the stream may be open again by then, and the node has its share all the while."""
+"""The time, in seconds, for which no view is made without a node whose stream has ended, unless
+nothing listens there any more. The stream may be open again by then, and the node has its share all
+the while."""
 
 
 class Tell(NamedTuple):
@@ -81,7 +84,7 @@ class Tell(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """What a node's pool says of itself."""
+    """The state of a node's pool."""
 
     waiting: int
     foreign: int
@@ -93,14 +96,14 @@ class Demand(NamedTuple):
     leaves: bool
     """True while the node drains."""
     work_s: float
-    """The time after which work that has just begun is most likely over."""
+    """The time, in seconds, after which work that has just begun is most likely over."""
 
 
 NO_DEMAND = Demand(0, 0, 0, 0.0, 0.0, can_run=True, leaves=False, work_s=0.0)
 
 
 class Sibling:
-    """What a node knows of a sibling."""
+    """The knowledge of a node about a sibling."""
 
     __slots__ = ("given", "heard_s", "load", "told_s")
 
@@ -108,19 +111,19 @@ class Sibling:
         self.heard_s = now_s
         self.load: SiblingLoad | None = None
         self.told_s = now_s
-        """When `load` came."""
+        """The time when `load` came."""
         self.given = 0
-        """The servers that were given to it since."""
+        """The number of servers that were given to the sibling since."""
 
     @property
     def unserved(self) -> int:
-        """Returns how many wait there for which no server has been given."""
+        """Returns how many requests wait there for which no server has been given."""
         return 0 if self.load is None else max(0, self.load.waiting - self.given)
 
 
 class Siblings:
-    """The node `number` of a site whose nodes are counted from 1 to `nodes`. The shell tells it
-    what comes (`heard`) and of connections that break (`lost`), and takes what is to be told
+    """The node `number` of a site whose nodes are counted from 1 to `nodes`. The shell passes in
+    what comes (`heard`) and which connections break (`lost`), and takes what is to be told
     (`take`)."""
 
     def __init__(  # noqa: PLR0915 - no more than what it remembers
@@ -129,74 +132,77 @@ class Siblings:
         assert number >= 1
         self.number, self.nodes, self.servers = number, nodes, servers
         self._nodes_most = nodes
-        """The largest number of nodes that there were by what this one has gone by."""
+        """The largest number of nodes that any configuration has had by which this node went."""
         self.share = 0
         self.view: View = NO_VIEW
         self.viewed_s = -math.inf
-        """When the view was installed."""
+        """The time when the view was installed."""
         self.members: frozenset[int] = frozenset()
         """The nodes of the view."""
         self.owners: frozenset[int] = frozenset()
-        """Those of them to which names belong."""
+        """The members to which names belong."""
         self._unmet: frozenset[int] = frozenset()
-        """Those of them that this node has not heard yet: others do."""
+        """The members that this node has not heard yet, while others do."""
         self.known: dict[int, Sibling] = {}
         """The siblings that are heard."""
         self._hears: tuple[int, ...] = ()
-        """Their numbers, in order."""
+        """The numbers of the siblings that are heard, in order."""
         self.load = 0.0
-        """The work that clients of the others bring."""
+        """The work that clients of the others bring, as a share of the site's capacity."""
         self.waiting = 0
-        """How many requests wait at the others that it shares servers with, and have been given no
-        server."""
+        """The number of requests that wait at the siblings with which this node shares servers, and
+        have been given no server."""
         self.foreign = 0
-        """How many of those neighbors have sent."""
+        """The number of those requests that neighbors have sent."""
         self.idle = 0
-        """How many servers are idle at those."""
+        """The number of idle servers at those siblings."""
         self._promised: View = NO_VIEW
         """The latest view that this node was asked for; it is being made while it is not `view`."""
         self._answers: dict[int, Frozen] = {}
-        """What the nodes have told of the view that this node makes; empty while it makes none."""
+        """The nodes' answers on the view that this node makes; empty while it makes none."""
         self._latest: View = NO_VIEW
         """The latest view that was heard of."""
         self._retry_s = math.inf
         self._started_s = now_s
         self._patience_s = math.inf
-        """When a view is made without those who are missed; infinity where none are."""
+        """The time when a view is made without the nodes that are missing; infinity where none
+        are."""
         self._waits_until_s = -math.inf
-        """No view is made, or made again, until then."""
+        """The time before which no view is made, or made again."""
         self._wanted: frozenset[int] = frozenset()
-        """The nodes of that view."""
+        """The nodes of the view that this node makes."""
         self._doubts = False
-        """Whether a stream to or from a node of the view has broken: servers that were given on it
-        may be nobody's, and are to be counted anew."""
+        """Whether a stream to or from a node of the view has broken. Servers that were given on it
+        may belong to nobody, and are to be counted anew."""
         self._early = 0
-        """The servers that were given in the view that is being made."""
+        """The number of servers that were given in the view that is being made."""
         self._is_fresh = True
         self._spare = 0
-        """The servers that no node of the view has. Only of the node that has made it."""
+        """The number of servers that no node of the view has; 0 except at the node that has made
+        it."""
         self._spare_from_s = now_s + ABSENT_S
-        """When work of those who had them is over."""
+        """The time when the work of those who had them is over."""
         self._back_by_s: dict[int, float] = {}
-        """When a view is made without those whose streams have ended and who may be there."""
+        """The time, by sibling, when a view is made without it, as its stream has ended though it
+        may still be there."""
         self._demand = NO_DEMAND
-        """What the pool said of itself when it was asked last, which is not at each event."""
+        """The pool's state when it was last told, which is not at each event."""
         self._waiting = self._busy = 0
-        """How many requests wait and run here, as of the last event."""
+        """The numbers of requests that wait and run here, as of the last event."""
         self._busy_s = now_s
-        """When something was last under way at the site, as far as this node knows."""
+        """The time when something was last under way at the site, as far as this node knows."""
         self._told: SiblingLoad | None = None
         self._told_s = now_s
         self._tell_s = now_s
-        """When the load is to be told next."""
+        """The time when the load is to be told next."""
         self._silence_s = math.inf
-        """Until then no sibling is lost by its silence."""
+        """The time before which no sibling is lost by its silence."""
         self._is_news = True
-        """False where nothing has happened since `demands` but at a pool that runs requests."""
+        """False if nothing has happened since `demands` except at a pool that runs requests."""
         self._tells: list[Tell] = []
         self._asks: list[Tell] = []
-        """What asks for a view. It is told behind the load, from which the others know that this
-        node hears them."""
+        """The messages that ask for a view. They follow the load, from which the others know that
+        this node hears them."""
 
     # --- what is known ------------------------------------------------------------------------
 
@@ -212,7 +218,7 @@ class Siblings:
 
     @property
     def up(self) -> frozenset[int]:
-        """Returns the nodes that hear this one and are heard, with itself."""
+        """Returns the nodes that are heard and hear this one, itself included."""
         number = self.number
         return frozenset(
             [
@@ -226,7 +232,7 @@ class Siblings:
         )
 
     def _count(self) -> None:
-        """Reckon the sums of what the others have told, which has changed, or who they are."""
+        """Add up what the others have told, as that has changed, or as others are heard."""
         self._is_news = True
         load, waiting, foreign, idle = 0.0, 0, 0, 0
         for sibling, one in self.known.items():
@@ -240,7 +246,7 @@ class Siblings:
         self.load, self.waiting, self.foreign, self.idle = load, waiting, foreign, idle
 
     def next_deadline(self) -> float:
-        """Returns when something is due. It is asked for after each event."""
+        """Returns the time when something is due. It is asked for after each event."""
         due_s = min(self._silence_s, self._tell_s)
         if self._spare and self._is_counted:
             due_s = min(due_s, self._spare_from_s)
@@ -275,15 +281,15 @@ class Siblings:
                     idle = max(0, one.load.idle - message.servers)
                     one.load = replace(one.load, idle=idle)
             case Give() if message.view == self._promised and not self._answers:
-                self._early += message.servers  # the giver has installed it sooner
+                self._early += message.servers  # the giver has installed the view sooner
             case _:
-                pass  # of another view: what it was about is counted anew
+                pass  # it is of another view: the servers are counted anew
         self._count()
         self._see(now_s)
 
     def lost(self, sibling: int, now_s: float, *, is_dead: bool = False) -> None:
         """The connection to a sibling has broken. It `is_dead` where nothing listens there."""
-        # Also where a view is being made: that it is installed may have been told on this stream.
+        # Doubts arise while a view is made, too: that it is installed may have been told here.
         self._doubts |= sibling in self.members or self._promised != self.view
         was_known = self.known.pop(sibling, None) is not None
         self._hears = tuple(sorted(self.known))
@@ -292,17 +298,17 @@ class Siblings:
             self._back_by_s[sibling] = now_s + RECONNECT_S
         was_awaited = is_dead and self._back_by_s.pop(sibling, None) is not None
         if was_known or was_awaited:
-            # It may have gone on after its stream had ended.
+            # The sibling may have gone on after its stream had ended.
             self._spare_from_s = max(self._spare_from_s, now_s + self._demand.work_s)
             self._see(now_s)
 
     def excuse(self, late_s: float) -> None:
-        """This process was late by so much: nobody was silent meanwhile."""
+        """Do not count `late_s` as silence, since this process was late by so much."""
         for one in self.known.values():
             one.heard_s += late_s
 
     def woke(self, now_s: float) -> None:
-        """Look at what is due."""
+        """Do what is due."""
         if now_s >= self._silence_s:
             for sibling, one in list(self.known.items()):
                 if now_s >= one.heard_s + SILENCE_S:
@@ -319,8 +325,9 @@ class Siblings:
             self._see(now_s)
 
     def passes_over(self, age_s: float, departure_s: float, now_s: float) -> bool:
-        """Returns whether a server that has become free goes to a sibling, where something has
-        waited longer than the `age_s` of the oldest here; it is given then."""
+        """Returns whether a server that has become free goes to a sibling, where a request has
+        waited longer than `age_s`, which is how long the oldest one here has. The server is given
+        then."""
         if not self.waiting or not self.is_settled or not self.share:
             return False
         oldest_s, oldest = age_s, None
@@ -337,9 +344,9 @@ class Siblings:
         return oldest is not None
 
     def note(self, waiting: int, busy: int, now_s: float) -> bool:
-        """Note how many wait and run now, at a pool whose servers are up and which does not leave.
-        Returns whether that is all there is to do, as after most events: else `demands` is to be
-        told."""
+        """Note how many requests wait and run now, at a pool whose servers are up and which does
+        not leave. Returns whether that is all there is to do, as after most events; else `demands`
+        is to be called."""
         told = self._told
         if self._is_news or told is None:
             return False
@@ -354,7 +361,7 @@ class Siblings:
         return now_s < self._busy_s + QUIET_S
 
     def demands(self, demand: Demand, now_s: float, *, gives_all: bool = False) -> None:
-        """The pool has this to do now. Idle servers go where requests wait; with `gives_all` all of
+        """Take in the pool's state. Idle servers go where requests wait; with `gives_all` all of
         them go."""
         has_turned, self._demand = demand.leaves != self._demand.leaves, demand
         self._waiting, self._busy = demand.waiting, demand.busy
@@ -367,7 +374,8 @@ class Siblings:
         self._is_news = not demand.can_run or demand.leaves
 
     def take(self) -> list[Tell]:
-        """Returns what is to be told, in order; to be called once for each, after `demands`."""
+        """Returns the messages that are to be sent, in order, and counts them as sent. It is to be
+        called after `demands`."""
         if self._asks:
             self._tells += self._asks
             self._asks = []
@@ -377,7 +385,7 @@ class Siblings:
         return tells
 
     def use_nodes(self, nodes: int, now_s: float) -> None:
-        """The site has so many nodes from now on: others may come, or are leaving."""
+        """Share the site with so many nodes from now on: new ones may come, or some are leaving."""
         self.nodes, self._nodes_most = nodes, max(nodes, self._nodes_most)
         self._see(now_s)
 
@@ -390,19 +398,20 @@ class Siblings:
 
     @property
     def _all(self) -> frozenset[int]:
-        """Returns the nodes of the site, whoever is heard."""
+        """Returns the nodes of the site, whether they are heard or not."""
         return frozenset(range(1, self.nodes + 1))
 
     @property
     def _ever(self) -> frozenset[int]:
-        """Returns those too that it has no more: they may still be there, and have servers."""
+        """Returns the nodes of the site and those that have left it, which may still be there and
+        have servers."""
         return frozenset(range(1, self._nodes_most + 1))
 
     @property
     def _share_max(self) -> int:
-        """The largest share that is believed, whatever a sibling tells: those of nodes that were
-        cut off from each other may be more than `servers`, and siblings may go by another
-        number."""
+        """Returns the largest share that is believed, whatever a sibling tells. The shares of nodes
+        that were cut off from each other may add up to more than `servers`, and siblings may go by
+        another number."""
         return self.servers * max(self.nodes, len(self.members))
 
     # --- servers ------------------------------------------------------------------------------
@@ -421,7 +430,7 @@ class Siblings:
             idle -= count
         if not (gives_all and idle) or self._waiting:
             return
-        # Not to those that leave, too: they would give them back at once.
+        # Nodes that leave get none, too: they would give them back at once.
         others = sorted(self._staying())
         if others:
             for place, other in enumerate(others):
@@ -430,9 +439,12 @@ class Siblings:
                     self._give(other, part)
 
     def _even_out(self, now_s: float) -> None:
-        """Give the poorest node a part of what this one has, if that is the richest one and nothing
-        is under way at the site: a node that has come late has no servers otherwise until it
-        needs them. That is seen from the sum: whatever runs is nobody's idle server."""
+        """Give the poorest node a part of this node's servers, if this is the richest one and
+        nothing is under way at the site.
+
+        A node that has come late has no servers otherwise until it needs them. That nothing is
+        under way is seen from the sum: a server that runs something is idle at no node.
+        """
         own = self._own_idle
         if self._waiting or self.waiting or own + self.idle < self.servers:
             self._busy_s = now_s
@@ -442,7 +454,8 @@ class Siblings:
             self._give(*gift)
 
     def _staying(self) -> dict[int, int]:
-        """Returns the idle servers of the siblings that can be given some, and do not leave."""
+        """Returns the idle servers, by sibling, of those that can be given some and do not
+        leave."""
         return {
             number: one.load.idle
             for number, one in self.known.items()
@@ -459,8 +472,8 @@ class Siblings:
         return best
 
     def _may_give(self, sibling: int, one: Sibling) -> bool:
-        """Returns whether what is given to a sibling arrives there: it is in the view, and hears
-        this node."""
+        """Returns whether a server that is given to a sibling arrives there: the sibling is in the
+        view, and hears this node."""
         return sibling in self.members and one.load is not None and self.number in one.load.hears
 
     def _give(self, sibling: int, servers: int) -> None:
@@ -480,7 +493,7 @@ class Siblings:
         return self._own_idle if self._demand.can_run else 0
 
     def _tell_at_s(self) -> float:
-        """When the load is to be told next."""
+        """Returns the time when the load is to be told next."""
         told = self._told
         if told is None or (told.hears, told.view, told.leaves) != (
             self._hears,
@@ -507,7 +520,7 @@ class Siblings:
     # --- views --------------------------------------------------------------------------------
 
     def _see(self, now_s: float) -> None:
-        """Make a view if the nodes are others than before, and hand out what is spare."""
+        """Make a view if the nodes have changed, and hand out spare servers."""
         up = self.up
         if self.number == min(up) and self._has_waited(up, now_s):
             if up != (self._wanted if self._answers else self.members):
@@ -516,7 +529,7 @@ class Siblings:
                 self._install_all(now_s)
             elif (
                 now_s >= self._retry_s
-                or not (self._answers or self.is_settled)  # who asked for one has gone
+                or not (self._answers or self.is_settled)  # the node that asked for one has gone
                 or (not self._answers and (self._doubts or not self._is_shared(up)))
             ):
                 self._make_view(up, now_s)
@@ -529,13 +542,14 @@ class Siblings:
 
     @property
     def _is_counted(self) -> bool:
-        """Returns whether no view is being made, nor about to be with a node that has come and
-        whose share is not in this one."""
+        """Returns whether the share of each node is counted: no view is being made, nor about to be
+        made with a node that has come and is not in this one."""
         return self.is_settled and self.up <= self.members
 
     def _is_shared(self, up: frozenset[int]) -> bool:
-        """Returns whether all who are up go by the same view, and those leave that did then: else
-        one has begun a new life, was asked for another view meanwhile, or drains."""
+        """Returns whether all nodes that are up go by the same view, and the same ones leave as
+        when it was made. Otherwise a node has begun a new life, was asked for another view
+        meanwhile, or drains."""
         leaves = {self.number: self._demand.leaves}
         for other in up - {self.number}:
             load = self.known[other].load
@@ -561,7 +575,7 @@ class Siblings:
 
     @property
     def _heard_of(self) -> frozenset[int]:
-        """Returns the nodes that siblings hear: this one need not know yet that there are such."""
+        """Returns the nodes that siblings hear; this node need not know of them yet."""
         loads = [one.load for one in self.known.values() if one.load is not None]
         return frozenset(other for load in loads for other in load.hears)
 
@@ -592,7 +606,7 @@ class Siblings:
 
     def _answered(self, sender: int, one: Sibling, message: Frozen) -> None:
         if not self._answers or message.view != self._promised:
-            self._latest = later(message.view, self._latest)  # the next is to be later
+            self._latest = later(message.view, self._latest)  # the next view is to be later
             return
         self._answers[sender] = message
         if one.load is not None:
@@ -604,11 +618,11 @@ class Siblings:
         return Frozen(self._promised, *told)
 
     def _install_all(self, now_s: float) -> None:
-        """Every node of the view that this one makes has told its share."""
+        """Install the view that this node makes, as every node of it has told its share."""
         members = tuple(sorted(self._wanted))
         answers = [self._answers[member] for member in members]
         is_whole = self._wanted >= self._ever | self.known.keys() | self._heard_of
-        # Then those that are fresh need to wait for nobody.
+        # Fresh nodes then need to wait for nobody.
         waits = [one.busy_for_s for one in answers if not (is_whole and one.is_fresh)]
         self._spare_from_s = now_s + max(waits, default=0.0)
         owners = tuple(sorted(_owners({one: self._answers[one].leaves for one in members})))
@@ -645,12 +659,13 @@ class Siblings:
 
 
 def _pause_s(told: SiblingLoad, waiting: int, idle: int) -> float:
-    """Returns how long after this was told it is told anew, where so many wait and are idle now."""
+    """Returns how long after this was told the load is told anew, if so many wait and are idle
+    now."""
     if told.waiting != waiting or (not told.idle) != (not idle):
         return TELL_S
     return BEAT_S if told.idle == idle else IDLE_TELL_S
 
 
 def _owners(leaves: Mapping[int, bool]) -> frozenset[int]:
-    """Returns those of these nodes to which names belong."""
+    """Returns the nodes among these to which names belong."""
     return frozenset([node for node, goes in leaves.items() if not goes] or leaves)

@@ -1,7 +1,7 @@
 """The pool of one node of a site of several: its share of the servers and its own FIFO, and
 estimates for the site as a whole (decision 0049).
 
-Who has which share is the business of `siblings`.
+`siblings` decides which node has which share.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from spillover.policy.overflow import admission
 from spillover.policy.overflow.base import OwnLoad
 
 WORK_SPREADS = 3.0
-"""Work that has just begun is over after the mean service time and so many standard deviations."""
+"""The number of standard deviations beyond the mean service time after which work that has just
+begun counts as over."""
 
 
 class SiteServers(FifoServers):
@@ -33,7 +34,7 @@ class SiteServers(FifoServers):
 
     @classmethod
     def of(cls, pool: FifoServers, siblings: Siblings) -> SiteServers:
-        """Has a pool be that of one node of several from now on, and returns it: the same one, as
+        """Turns a pool into that of one node of several, and returns it. It is the same object, as
         others hold it, with all that waits and runs."""
         pool.__class__ = cls
         assert isinstance(pool, SiteServers)
@@ -99,7 +100,7 @@ class SiteServers(FifoServers):
         return True
 
     def take_share(self) -> bool:
-        """Has the servers that are its share now. Returns whether there are more than before."""
+        """Adjusts the pool to its share. Returns whether there are more servers than before."""
         had, self.total = self.total, self.siblings.share
         return self.total > had
 

@@ -1,9 +1,9 @@
-"""The pool of servers that are alike where requests say how large they are: what waits is counted
-by how long it is expected to run.
+"""The pool of servers that are alike where requests state their sizes: what waits is counted by how
+long it is expected to run.
 
 A wait is that of a queue of so much work, poured over servers that first do the rest of what they
-run. Policies and neighbors are told the number of requests of mean size that has this wait: so
-their formulas, and what travels, stay as they are. The FIFO is the same.
+run. Policies and neighbors are told the number of requests of mean size that has this wait, so that
+their formulas, and the messages, stay as they are. The FIFO is the same.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from spillover.policy.overflow.report_terms import first_departure, residual_for
 from spillover.policy.work import Features, level_s, room_s
 
 RESTS_MAX = 64
-"""The rest of so many services is looked at one by one, of those that end first."""
+"""The most services whose rests are looked at one by one: those that end first."""
 
 LOOKS_MAX = 256
-"""So much of the queue is looked through for who waits how long."""
+"""The most places of the queue that are looked through for waits."""
 
 
 class _Running(NamedTuple):
     """A service under way."""
 
     end_s: float
-    """When it is expected to end."""
+    """The time when the service is expected to end."""
     off_s: float
-    """How far off that is on average: no service is expected to end sooner."""
+    """The mean error of that time: no service is expected to end sooner."""
     kind: str
     features: Features | None
 
 
 class Line:
-    """The work of what waits and what runs, in seconds of one server."""
+    """The work that waits and runs, in seconds of one server."""
 
     __slots__ = (
         *("_ends", "_ends_s", "expected", "foreign_s", "known_rests"),
@@ -52,30 +52,30 @@ class Line:
         self.expected = ExpectedWork()
         self.waiting_s = 0.0
         self.foreign_s = 0.0
-        """What of it neighbors have sent."""
+        """The part of the waiting work that neighbors have sent."""
         self.running: dict[int, _Running] = {}
         self._ends: list[tuple[float, int]] = []
         """The expected ends, in order."""
         self._ends_s = 0.0
-        """Their sum."""
+        """The sum of the expected ends."""
         self.last: _Running | None = None
-        """The service that has ended last."""
+        """The service that ended last."""
         self.load = 0.0
-        """The load that own clients bring, as a decision was last told it."""
+        """The load that own clients bring, as a decision last got it."""
         self.version = 0
-        """Another one after each begin and end of a service."""
+        """A number that changes with each begin and end of a service."""
         self.known_rests: tuple[object, list[float]] = None, []
-        """The rests that were asked for last, and what they went by: one event asks often."""
+        """The rests that were asked for last, and what they depend on: one event asks often."""
 
     def begin(self, ref: int, running: _Running) -> None:
-        """A service begins."""
+        """Notes that a service begins."""
         self.version += 1
         self.running[ref] = running
         insort(self._ends, (running.end_s, ref))
         self._ends_s += running.end_s
 
     def end(self, ref: int) -> None:
-        """A service has ended, if it is one."""
+        """Notes that a service has ended, if it is one."""
         self.version += 1
         self.last = one = self.running.pop(ref, None)
         if one is not None:
@@ -83,8 +83,8 @@ class Line:
             self._ends_s = self._ends_s - one.end_s if self._ends else 0.0
 
     def rests_s(self, now_s: float, stuck: set[int]) -> list[float]:
-        """Returns how long services are expected to go on, of those that end first: one that is
-        overdue, as long again."""
+        """Returns how long services are expected to go on, of those that end first. A service that
+        is overdue is expected to take as long again as it is overdue."""
         running = self.running
         return [
             max(abs(end_s - now_s), running[ref].off_s)
@@ -93,16 +93,16 @@ class Line:
         ]
 
     def mean_rest_s(self, now_s: float) -> float:
-        """Returns how long all of them are expected to go on, on average."""
+        """Returns the mean time for which all services are expected to go on."""
         return max(0.0, self._ends_s / len(self._ends) - now_s) if self._ends else 0.0
 
     def overdue_s(self, now_s: float) -> float:
-        """Returns for how long a server is expected to be free again by now."""
+        """Returns for how long a server is expected to have been free by now."""
         return max(0.0, now_s - self._ends[0][0]) if self._ends else 0.0
 
 
 class Sizing(FifoServers):
-    """What pools have in common that count work."""
+    """The common part of pools that count work."""
 
     __slots__ = ()
 
@@ -112,7 +112,7 @@ class Sizing(FifoServers):
     # --- the work -----------------------------------------------------------------------------
 
     def _size(self, visit: Visit) -> float:
-        """Returns for how long a visit is expected to run; that never changes once it is asked."""
+        """Returns how long a visit is expected to run; that never changes once it is asked."""
         if not visit.work_s:
             request = visit.request
             told_s = self.line.expected.expected_s(request.type, request.features)
@@ -120,7 +120,7 @@ class Sizing(FifoServers):
         return visit.work_s
 
     def _off(self, visit: Visit) -> float:
-        """Returns how far off that is on average, as a share of it."""
+        """Returns the mean error of that time, as a share of it."""
         request = visit.request
         error = self.line.expected.error_of(request.type, request.features)
         return self.service_spread_s / self.service_s if error is None else error
@@ -141,7 +141,7 @@ class Sizing(FifoServers):
         super().cool(ref, until_s)
 
     def served(self, ref: int, service_s: float) -> None:
-        """Learn from what has just been vacated."""
+        """Learn from the service that has just left its server."""
         super().served(ref, service_s)
         if (last := self.line.last) is not None:
             self.line.expected.took(last.kind, last.features, service_s)
@@ -174,7 +174,7 @@ class Sizing(FifoServers):
     # --- waits --------------------------------------------------------------------------------
 
     def _rests_s(self) -> list[float]:
-        """Returns when servers are free for what waits, the first ones first."""
+        """Returns the times when servers are free for waiting work, the first ones first."""
         line = self.line
         by = self.now_s, line.version, self.busy, self.total, self.site_total, tuple(self.stuck)
         if line.known_rests[0] != by:
@@ -188,15 +188,14 @@ class Sizing(FifoServers):
         idle = self.working - self.busy + len(self.stuck)
         rests_s += [0.0] * min(idle, RESTS_MAX)
         rests_s.sort()
-        # Servers that are to go take nothing more: of those that run, the first ones to end.
+        # Servers that are to go take nothing more: of the running services, the first ones to end.
         gone = self.busy - max(self.total, self.site_total)
         if gone > 0:
             del rests_s[: min(gone, len(rests_s) - 1)]
         return rests_s or [self.service_s]
 
     def wait_s(self, work_s: float | None = None) -> float:
-        """Returns how long what comes behind so much work is expected to wait; behind all that
-        waits if None."""
+        """Returns the expected wait behind so much work; behind all that waits if None."""
         if work_s is None:
             work_s = self.line.waiting_s
         rests_s = self._rests_s()
@@ -208,7 +207,7 @@ class Sizing(FifoServers):
         )
 
     def wait_of(self, visit: Visit) -> float:
-        """Returns how long a visit that waits is expected to go on waiting."""
+        """Returns the expected time for which a waiting visit goes on waiting."""
         before_s = 0.0
         for other in islice(self._fifo, LOOKS_MAX):
             if other is visit:
@@ -217,8 +216,8 @@ class Sizing(FifoServers):
         return self.wait_s()
 
     def first_place(self, there_s: float) -> int:
-        """Returns the first place in the queue, from 0 on, in which one waits longer than this; far
-        behind, by the mean of what waits there."""
+        """Returns the first place in the queue, from 0 on, with a longer wait than this. Far
+        behind, it is reckoned with the mean of what waits there."""
         room, before_s = room_s(there_s, self._rests_s()), 0.0
         for place, visit in enumerate(islice(self._fifo, LOOKS_MAX)):
             if before_s >= room:
@@ -240,7 +239,8 @@ class Sizing(FifoServers):
 
     @property
     def site_foreign(self) -> int:
-        """Returns how many requests of mean size are as much work as neighbors' that wait."""
+        """Returns how many requests of mean size are as much work as the waiting ones of
+        neighbors."""
         return round(self.line.foreign_s / self.service_s)
 
     # --- estimates ----------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class Sizing(FifoServers):
 
 
 class SizedServers(Sizing):
-    """Servers of which there is a given number."""
+    """The pool that counts work and has a given number of servers."""
 
     __slots__ = ()
 
@@ -296,7 +296,7 @@ class SizedServers(Sizing):
 
 
 class SizedLearnedServers(Sizing, LearnedServers):
-    """Servers whose number is learned."""
+    """The pool that counts work and learns its number of servers."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""Up to which size requests come back from a neighbor. A path may let small packets through and
+"""The size up to which requests come back from a neighbor. A path may let small packets through and
 swallow large ones: then small requests do well there, and large ones are lost for good.
 
-Only what is missed, and larger than all that came back since the first of it, speaks of size. It is
-weighed by the same test as all work of a neighbor (`standing`).
+Only a missed request that is larger than all that came back since the first miss says something of
+size. It is weighed by the same test as all work of a neighbor (`standing`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import math
 from spillover.core.overflow.standing import Standing
 
 TRIAL_PAUSE_S = 10.0
-"""How long none that is too large is sent there. Then it is one at a time."""
+"""The time, in seconds, for which no request that is too large is sent there. After it, one is at a
+time."""
 
 
 class Sizes:
@@ -29,22 +30,22 @@ class Sizes:
     def acquit(self) -> None:
         """Forgets everything: the neighbor has only begun to live, or to live again."""
         self.limit_bytes = math.inf
-        """What is as large or larger is not to be sent there now."""
+        """The size in bytes from which on a request is not to be sent there now."""
         self.limited = False
         """Whether there is such a limit, if only between trials."""
         self.is_calm = True
-        """Whether it would tell nothing new that one has come back, as nearly always."""
+        """Whether a request that comes back would tell nothing new, as nearly always."""
         self._standing = Standing()
         self._came_back = 0
         self._least_missed = math.inf
         self._trial_s = 0.0
 
     def try_at_once(self, now_s: float) -> None:
-        """Lets a large one be tried now: the way there may be another."""
+        """Lets a large request be tried now: the way there may be another."""
         self._trial_s = now_s
 
     def missed(self, now_s: float, size_bytes: int, usual: float) -> None:
-        """One was lost, or is late; `usual` is as of `Standing.ended`."""
+        """Notes that a request was lost, or is late; `usual` is as in `Standing.ended`."""
         if self.is_calm:
             self._came_back, self._least_missed = 0, math.inf
         if size_bytes <= self._came_back:
@@ -56,7 +57,7 @@ class Sizes:
             self._close(now_s)
 
     def came_back(self, now_s: float, size_bytes: int) -> None:
-        """One was answered in time."""
+        """Notes that a request was answered in time."""
         if size_bytes < self._least_missed:
             self._came_back = max(self._came_back, size_bytes)
         else:
@@ -66,12 +67,12 @@ class Sizes:
             self.try_again(now_s)
 
     def sent(self, now_s: float, size_bytes: int) -> None:
-        """One is on its way there, although there is a limit."""
+        """Notes that a request of this size is on its way there, although there is a limit."""
         if size_bytes >= self._least_missed:
             self._close(now_s)
 
     def try_again(self, now_s: float) -> None:
-        """A large one may be tried, if it is time for that."""
+        """Lets a large request be tried, if it is time for that."""
         if now_s >= self._trial_s:
             self.limit_bytes = math.inf
 

@@ -1,11 +1,13 @@
-"""What comes of work at one place: at this cluster, or at a neighbor that was given some.
+"""The standing of one place by the work that ends there: of this cluster, or of a neighbor that was
+given some.
 
-A place is *degraded* once more of the work fails there than the best place that the work can reach
-would fail (`policy.overflow.degradation`), and no more after a run of successes that is too long to
-come by chance. What fails everywhere tells nothing, neither for a place nor against it.
+A place is *degraded* once more of the work fails there than would fail at the best place that the
+work can reach (`policy.overflow.degradation`). It is degraded no more after a run of successes that
+is too long to come by chance. Work that fails everywhere says nothing, neither for a place nor
+against it.
 
 Where one kind of requests alone fails while others do well, that kind is at fault, not the place:
-what comes of it counts no more, until one of it succeeds.
+its ends count no more, until one of it succeeds.
 
 Not here: what is done with work then, and which work is tried at a degraded place.
 """
@@ -27,29 +29,30 @@ from spillover.policy.overflow.degradation import (
 )
 
 REST_WEIGHT = 3.0
-"""The weight of a request to be left alone: it says more than one failure, that the next ones would
-fail too."""
+"""The weight of a request to be left alone, in failures: it also says that the next ones would
+fail."""
 
 FORGET_SERVICES = 30.0
-"""Where so many services take longer than FORGET_S, evidence halves in that time: failures of work
-that takes a minute come minutes apart, since each occupies its server for as long."""
+"""The time in which evidence halves, in services, where that is longer than FORGET_S. Failures of
+work that takes a minute come minutes apart, since each occupies its server for as long."""
 
 FAILS_EVERYWHERE = 0.5
-"""From this usual share on, a failure at a degraded place says nothing about the place."""
+"""The usual share of failures from which on a failure at a degraded place says nothing about the
+place."""
 
 ENDS_MAX = 64
-"""A run of successes is measured by at most so many ends: older ones count half each time."""
+"""The most ends by which a run of successes is measured: older ones count half each time."""
 
 AT_FAULT_MAX = 16
-"""Kinds of requests that are remembered to be at fault, those that failed last."""
+"""The most kinds of requests that are remembered to be at fault, those that failed last."""
 
 AT_FAULT_S = 60.0
-"""A kind of request is at fault for this long after its last failure."""
+"""The time, in seconds, for which a kind of request is at fault after its last failure."""
 
 
 class Standing:
-    """The standing of one place, from this sum of evidence on. It learns of the work that ends
-    there."""
+    """The standing of one place, which begins with this sum of evidence. It learns from the work
+    that ends there."""
 
     __slots__ = (
         "_at_fault",
@@ -74,24 +77,25 @@ class Standing:
         self.share = Share()
         """The share of the work that failed."""
         self.run = 0
-        """Successes in a row, of a degraded place."""
+        """The number of successes in a row at a degraded place."""
         self.strictness = 0
-        """How often the run that is asked for is doubled."""
+        """The number of times that the run which is asked for is doubled."""
         self._total = total
         self._last_s: float | None = None
         self._failures = 0
         self._ends = 0
-        """Since the sum was 0 last, as far as they tell anything."""
+        """The number of ends since the sum was last 0, as far as they say anything."""
         self._suspect: Hashable = None
-        """The kind of requests that failed last, and has not succeeded since."""
+        """The kind of requests that failed last and has not succeeded since."""
         self._suspect_fails = 0
         self._others_run = 0
-        """Successes of other kinds since that began, without a failure in between."""
+        """The number of successes of other kinds since then, without a failure in between."""
         self._at_fault: dict[Hashable, float] = {}
-        """Kinds, and when each failed last."""
+        """The kinds at fault, and when each failed last."""
 
     def failed_share(self, now_s: float) -> float:
-        """Returns the share as it counts now: that of a degraded place does not fade."""
+        """Returns the share of failures as it counts now: that of a degraded place does not
+        fade."""
         return self.share.last if self.degraded else self.share.at(now_s)
 
     @property
@@ -110,9 +114,12 @@ class Standing:
         rest_s: float = 0.0,
         service_s: float = 0.0,
     ) -> bool:
-        """Work of this kind has ended here; `usual` is the share of it that fails at the best place
-        that it can reach, `rest_s` how long what runs it has asked to be left alone, and
-        `service_s` how long a success takes. Whether `degraded` has changed by it."""
+        """Learn from work of this kind that has ended here. Returns whether `degraded` has changed.
+
+        `usual` is the share of such work that fails at the best place that it can reach. `rest_s`
+        is for how long the service has asked to be left alone, and `service_s` how long a success
+        takes.
+        """
         since_last_s = 0.0 if self._last_s is None else max(0.0, now_s - self._last_s)
         since_last_s *= FORGET_S / max(FORGET_S, FORGET_SERVICES * service_s)
         self._last_s = now_s + rest_s  # nothing is forgotten while nothing is tried
@@ -133,7 +140,7 @@ class Standing:
         return self.degraded is not was_degraded
 
     def acquit(self) -> None:
-        """It does well, as it seems: nothing counts against it any more."""
+        """Drop all evidence, as the place seems to do well."""
         self.degraded = False
         self._total = 0.0
         self.run = self._failures = self._ends = 0
@@ -160,7 +167,7 @@ class Standing:
 
     def _is_at_fault(self, now_s: float, kind: Hashable, *, failed: bool) -> bool:
         """Returns whether this failure is known to be the fault of its kind. A success of that kind
-        ends this."""
+        clears it."""
         failed_s = self._at_fault.pop(kind, -math.inf)
         if not failed or now_s - failed_s >= AT_FAULT_S:
             return False

@@ -31,7 +31,7 @@ class Fate(Enum):
     ARRIVES = "arrives"
     LOST = "lost"
     HELD = "held"
-    """It waits until the link is whole, or it is given up."""
+    """The message waits until the link is whole, or is given up."""
 
 
 class Transit:
@@ -72,7 +72,7 @@ class Transit:
         return self._last_due_s
 
     def fate(self, *, waits: bool = True, may_be_lost: bool = True) -> Fate:
-        """Returns what becomes of a message that is due, or that was held until now."""
+        """Returns the fate of a message that is due, or that was held until now."""
         if self.cut:
             return Fate.HELD if waits else Fate.LOST
         if may_be_lost and self.loss > 0.0 and self._random.random() < self.loss:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 AGAIN_FIRST_S = 0.1
 AGAIN_LONGEST_S = 5.0
-"""Pauses before a neighbor that may have run a request, and was lost with it, is given it again:
-each time it may run once more. Without them it would be, with each report of a neighbor."""
+"""The longest pause, in seconds, before a request is given again to a neighbor that was lost with
+it: each time it may run once more. Without pauses it would be given again with each report of that
+neighbor."""
 
 
 class VisitState(StrEnum):
@@ -40,81 +41,84 @@ class VisitState(StrEnum):
 
 ARRIVED, QUEUED = VisitState.ARRIVED, VisitState.QUEUED
 RUNNING, AWAY = VisitState.RUNNING, VisitState.AWAY
-"""Bound once, as in `model.request`."""
+"""The two states that are compared most, bound once as in `model.request`."""
 
 
 @dataclass(slots=True, eq=False)
 class Visit:
-    """What the machine knows of one visit. Durations add up over decisions taken again."""
+    """The machine's knowledge of one visit. Durations add up over decisions taken again."""
 
     ref: int
     request: Request
     origin: int
     is_home: bool
-    """Whether it came from a client of this cluster, and not from a neighbor."""
+    """True if the visit came from a client of this cluster, and not from a neighbor."""
     deadline_s: float
     came_s: float
     group: Group = field(init=False)
-    """The one that its type belongs to. Set by the machine."""
+    """The group to which the request's type belongs. The machine sets it."""
     target: Neighbor = field(init=False)
-    """The neighbor it is away to, or was last; not set before."""
+    """The neighbor to which the visit is away, or last was; it is not set before."""
     missed: bool = field(init=False)
-    """Its answer is late there, or will not come, and that counts against the neighbor already."""
+    """True if the answer is late at the neighbor, or will not come, and that counts against it
+    already."""
     promised: bool = field(init=False)
-    """The neighbor had told of an idle server for it when it left."""
+    """True if the neighbor had told of an idle server for the visit when it left."""
     state: VisitState = ARRIVED
     since_s: float = 0.0
-    """When the present state began; 0 before the first one."""
+    """The time when the present state began; 0 before the first one."""
     queued_s: float = 0.0
     network_s: float = 0.0
     work_s: float = 0.0
-    """For how long it is expected to run, where that is counted; 0 before anybody has asked."""
+    """The time, in seconds, for which it is expected to run, where that is counted; 0 until it is
+    first asked."""
     place: Any = None
-    """Where it waits, by the pool that it waits for; None while it does not."""
+    """The place in which it waits, in the terms of its pool; None while it does not."""
     pulled: bool = False
-    """This cluster has asked for it."""
+    """True if this cluster has asked for the visit."""
     tried: tuple[int, ...] = ()
-    """Handles of neighbors that refused or lost it: not asked again during this visit."""
+    """The handles of neighbors that refused or lost it and are not asked again during this
+    visit."""
     losses: int = 0
-    """How often it was lost while it was away: it may have run there each time."""
+    """The number of times that it was lost while it was away: it may have run there each time."""
     again_s: dict[int, float] = field(default_factory=dict)
-    """The instants from which on it is offered again to neighbors that have lost it, by handle."""
+    """The times from which on it is offered again to neighbors that have lost it, by handle."""
     may_have_run: bool = False
-    """The service here was lost with it, and it may run twice."""
+    """True if the service here was lost with it, and it may run twice."""
     undone: str | None = None
-    """Why it surely was not run when it was last tried here."""
+    """The reason why it surely was not run when it was last tried here."""
     undone_by: Cause | None = None
     """The cause of that, for logs and metrics."""
     refused_on: tuple[int, ...] = ()
-    """Where servers are unlike: the pool's numbers of those that go without it."""
+    """The servers that did not run it, by the pool's numbers, where servers are unlike."""
     refused_by_all: bool = False
-    """All of them that could run it have said that they surely did not."""
+    """True if all servers that could run it have said that they surely did not."""
     refused_with: int | None = None
-    """The status of an answer by which the service here has refused it, which is held back."""
+    """The status of an answer by which the service here has refused it, and which is held back."""
     refused_there: tuple[ClusterId, int] | None = None
-    """A neighbor whose service has refused it, and the status by which that said so."""
+    """A neighbor whose service has refused it, and the status of that refusal."""
     expected: Expected | None = None
-    """Where it is expected to run, if it is away for the sake of that."""
+    """The place where it is expected to run, if it is away for the sake of that place."""
     answering: bool = False
-    """Its answer has begun to pass: it runs or is away, and nothing is decided about it."""
+    """True if its answer has begun to pass: it runs or is away, and nothing is decided about it."""
     cancelling: bool = False
-    """It is to be cancelled where it is: whatever comes back, it is not placed again."""
+    """True if it is to be cancelled where it is: whatever comes back, it is not placed again."""
 
     @property
     def is_new(self) -> bool:
-        """Not accepted yet, so that it may still be refused."""
+        """Returns whether it is not accepted yet, so that it may still be refused."""
         return self.state is ARRIVED and not self.tried
 
     def was_lost(self, now_s: float) -> None:
-        """No answer will come from where it was, and it may have run there. The pause, which grows
-        with each time that it may have run anywhere, is that neighbor's alone."""
+        """Note that no answer will come from where it was, though it may have run there. The pause
+        grows with each time that it may have run anywhere, and is that neighbor's alone."""
         pause_s = backoff_s(self.losses, AGAIN_FIRST_S, AGAIN_LONGEST_S, 0.0)
         self.again_s[self.target.handle] = now_s + pause_s
         self.losses += 1
 
     def why_late(self, *, stranded: bool) -> str | None:
-        """Returns why it was not done before its deadline, where that is known. `stranded`: it
-        waited at a cluster that has no servers now."""
+        """Returns why it was not done before its deadline; None where that is not known. `stranded`
+        says that it waited at a cluster that has no servers now."""
         if self.undone is not None:
             return f"the deadline passed; when it was last tried here, {self.undone}"
         if self.refused_there is not None:
@@ -125,7 +129,7 @@ class Visit:
         return None
 
     def why_expired(self, *, stranded: bool) -> Cause:
-        """Returns where its time went, at its deadline. `stranded` as above."""
+        """Returns the cause to which it lost its time, at its deadline. `stranded` is as above."""
         if self.state is AWAY:
             return Cause.NEIGHBOR
         if self.state is RUNNING:
@@ -144,12 +148,12 @@ class Visit:
         return self.refused_with
 
     def answer(self, outcome: Outcome, path_end: ClusterId, problem: str | None = None) -> Answer:
-        """Returns an answer given here, with what the visit has cost so far."""
+        """Returns an answer given here, with the costs of the visit so far."""
         path = (*self.request.path, path_end)
         return Answer(outcome, path, None, problem, self.queued_s, self.network_s)
 
     def so_far(self, event: ResponseBegan, path_end: ClusterId) -> SoFar:
-        """Returns what it took until its answer began, here or at a neighbor."""
+        """Returns what the visit took until its answer began, here or at a neighbor."""
         there = event.so_far
         if there is None:
             path = (*self.request.path, path_end)

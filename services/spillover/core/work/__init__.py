@@ -1,1 +1,1 @@
-"""How long requests are expected to run, learned by what they say of their size."""
+"""The times that requests are expected to run, learned by what they say of their sizes."""

@@ -1,9 +1,9 @@
-"""How long requests run, by their features: learned from each one that has run, for each type of
-requests apart.
+"""The expected times of requests by their features, learned from each request that has run, for
+each type of requests apart.
 
-Sums of least squares are kept, of which what is older counts less. Each request weighs one by the
-time that was expected of it, as the variance of a sum grows with its length. So what is expected of
-all together is what they took, which is what a queue asks for.
+The sums of least squares are kept, in which older requests count less. Each request weighs one by
+the time that was expected of it, as the variance of a sum grows with its length. So the time that
+is expected of all together is the time that they took, which is what a queue asks for.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ TYPES_MAX = 64
 """The most types that are learned apart; all others are one more."""
 
 UNUSED = 1_024
-"""A type that none of so many requests has had makes room for another: names that somebody makes up
-take a place for so long, and push out nothing that is in use."""
+"""The number of requests after which a type that none of them had makes room for another. Names
+that somebody makes up take a place for so long, and push out nothing that is in use."""
 
 OTHERS = ""
-"""The name of all others together."""
+"""The name of all other types together."""
 
 WINDOW = 256
-"""What is known goes by about so many requests of a type: a service may change."""
+"""The number of requests of a type by which the estimates go: a service may change."""
 
 KEPT = 1.0 - 1.0 / WINDOW
 
 LEARNED_FROM = 16
-"""Fewer requests than that say nothing."""
+"""The least number of requests from which anything is learned."""
 
 TIME_MIN_S = 1e-6
-"""A time is no shorter: what is divided by it would be infinite."""
+"""The least time, in seconds: a quotient by a shorter one could be infinite."""
 
 
 @dataclass(slots=True)
 class Learned:
-    """What is known of one type, as it is told."""
+    """The public knowledge of one type."""
 
     requests: int
     mean_s: float
@@ -54,12 +54,12 @@ class Learned:
     counted_error: float
     """The same, if each was expected to take the mean time."""
     factors: tuple[float, ...]
-    """The constant, in seconds, and the seconds for 1 of each feature; none where nothing is
+    """The constant, in seconds, and the seconds for 1 of each feature; empty where nothing is
     known."""
 
 
 class ExpectedTimes:
-    """One type of requests, which say so many features."""
+    """The expected times of one type of requests, which state so many features."""
 
     __slots__ = (
         *("_compared", "_count", "_counted_off_s", "_factors", "_first", "_means", "_moments"),
@@ -68,20 +68,20 @@ class ExpectedTimes:
 
     def __init__(self, features: int) -> None:
         self.requests = 0
-        """How many have said their features, and have run."""
+        """The number of requests that have stated their features, and have run."""
         self.last_used = 0
-        """The number, among those of all types, of the last of them."""
+        """The number, among the requests of all types, of the last of them."""
         self.mean_s = 0.0
         self._first: list[tuple[Features, float]] = []
-        """The first ones: what is usual is known from all of them together."""
+        """The first requests: what is usual is known from all of them together."""
         self._count = 0.0
-        """How many count."""
+        """The number of requests that count."""
         self._means = [0.0] * features
         self._moments = [[0.0] * (features + 1) for _ in range(features + 1)]
         self._products = [0.0] * (features + 1)
         self._factors: list[float] = []
         self._compared = 0
-        """How many times were compared with what was expected."""
+        """The number of times that were compared with what was expected."""
         self._off_s = self._counted_off_s = 0.0
 
     @property
@@ -91,7 +91,7 @@ class ExpectedTimes:
 
     @property
     def is_better(self) -> bool:
-        """Returns whether features tell more than the mean does."""
+        """Returns whether features predict times better than the mean does."""
         return self.is_compared and self._off_s < self._counted_off_s
 
     @property
@@ -100,7 +100,7 @@ class ExpectedTimes:
         return self._share(self._off_s if self.is_better else self._counted_off_s)
 
     def _share(self, off_s: float) -> float:
-        """Returns the share of the mean that a running mean is, which began at 0."""
+        """Returns a running mean that began at 0, as a share of the mean time."""
         if not self._compared or not self.mean_s:
             return 1.0
         return off_s / (1.0 - KEPT**self._compared) / self.mean_s
@@ -140,7 +140,7 @@ class ExpectedTimes:
             self._means[place] += (one - self._means[place]) / self._count
 
     def _begin(self) -> None:
-        """Learn from the first ones."""
+        """Learn from the first requests."""
         told = zip(*[features for features, _ in self._first], strict=True)
         self._means = [first_mean(numbers) for numbers in told]
         self.mean_s = first_mean([time_s for _, time_s in self._first])
@@ -177,22 +177,24 @@ class ExpectedTimes:
 
 
 class ExpectedWork:
-    """All types. `unread` counts requests that have said no features that count."""
+    """The expected times of all types. `unread` counts requests that have stated no features that
+    count."""
 
     def __init__(self) -> None:
         self._types: dict[tuple[str, int], ExpectedTimes] = {}
-        """Those used longest ago come first."""
+        """The types, those used longest ago first."""
         self._requests = 0
-        """How many have run."""
+        """The number of requests that have run."""
         self._labels: set[str] = set()
         self.unread = 0
 
     def told(self) -> dict[str, Learned]:
-        """Returns what is known by type; of one whose requests say different features, the last."""
+        """Returns the knowledge by type; of a type whose requests state different features, the
+        last."""
         return {kind or "(others)": one.told() for (kind, _), one in self._types.items()}
 
     def labeled(self) -> dict[str, Learned]:
-        """Returns what is known of the types that metrics have: of the first whose errors are known
+        """Returns the knowledge of the types that metrics have: of the first whose errors are known
         at all, as series must not grow in number without an end."""
         known = {kind or "(others)" for (kind, _), one in self._types.items() if one.is_compared}
         for kind in sorted(known - self._labels)[: TYPES_MAX - len(self._labels)]:
@@ -207,7 +209,7 @@ class ExpectedWork:
         return None if known is None else known.expected_s(features)
 
     def error_of(self, kind: str, features: Features | None) -> float | None:
-        """Returns how far off such times are on average, as a share of them; None if that is not
+        """Returns the mean error of such expected times, as a share of them; None if it is not
         known."""
         known = self._known(kind, features) if features else None
         return known.error if known is not None and known.is_compared else None

@@ -1,1 +1,1 @@
-"""The running node: carries out what its machine says, and tells it what happens."""
+"""The running node: it carries out its machine's commands, and feeds in what happens."""

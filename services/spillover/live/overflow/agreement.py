@@ -1,12 +1,12 @@
 """The agreement of neighbors: what their topologies say of what they share, and what either has
 said of the other.
 
-Each node says so when it asks a neighbor for reports: who it is and whom it means to ask
-(`identity`), and its terms. Whoever is asked compares. Two things can come of it:
+A node that asks a neighbor for reports says which cluster it is and which one it means to ask
+(`identity`), and its terms. The neighbor compares, with one of two results:
 
-* It was not meant, or is of another federation, or has no link to the one who asks: it refuses, and
-  says who it is. Neither reports nor requests go that way. It happens where a node has died and
-  another one took its port. So it does where both speak no version of the protocol in common.
+* It was not meant, or is of another federation, or has no link to the node that asks, or the two
+  speak no version of the protocol in common. It refuses, and says who it is; neither reports nor
+  requests go that way. This happens where a node has died and another one took its port.
 * The terms differ (the link's delay, the time scale, the hop budget): work goes on, and both say
   so.
 
@@ -35,8 +35,8 @@ NAME_LENGTH_MAX = 200
 """The most characters of a federation's name that are sent and compared."""
 
 TOLD_MAX, TOLD_WITHIN_S = 10, 60.0
-"""Changes of one neighbor that are put in the log, within so long: whoever can call can say that it
-is a neighbor, each time another one."""
+"""The most changes of one neighbor that are logged within TOLD_WITHIN_S seconds: any caller can
+claim to be a neighbor, each time another one."""
 
 NODE = "node"
 """The field of a question for reports with the number of the node or process that asks."""
@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The terms that both ends of a link should have alike; None for one that was not sent."""
+    """The terms that both ends of a link should have alike. A term that was not sent is None."""
 
     delay_ms: float | None = None
     gossip_period_ms: float | None = None
@@ -61,11 +61,11 @@ class Terms:
 
     @classmethod
     def read(cls, query: Mapping[str, Sequence[str]]) -> Terms:
-        """Returns those of a question for reports, from its query. Raises MalformedMessage."""
+        """Returns the terms in the query of a question for reports. Raises MalformedMessage."""
         return cls(**{one.name: _number(one.name, query) for one in fields(cls)})
 
     def differences(self, there: Terms) -> str | None:
-        """Returns them in words, from this side's view; None if there are none."""
+        """Returns the differences in words, from this side's view; None if there are none."""
         found = []
         for name, (words, unit) in _WORDS.items():
             own, other = getattr(self, name), getattr(there, name)
@@ -85,8 +85,11 @@ _WORDS = {
 
 class Agreement:
     """The agreement with one neighbor: what it and this node disagree about, as far as either has
-    said. Changes are put in the log, once each. `configured` is what this node says of its
-    configuration, `node` is its number, or that of the process."""
+    said.
+
+    Each change is put in the log once. `configured` is what this node says of its configuration;
+    `node` is its number, or that of the process.
+    """
 
     def __init__(
         self, caller: Caller, terms: Terms, configured: Configured | None = None, node: int = 1
@@ -104,12 +107,12 @@ class Agreement:
 
     @property
     def disagreement(self) -> str | None:
-        """Returns what it is in words, in one line; None as far as is known."""
+        """Returns the disagreement in words, in one line; None if none is known."""
         return "; ".join(filter(None, (self._of_identity, self._of_terms))) or None
 
     @property
     def is_turned_away(self) -> bool:
-        """Returns whether what is at the neighbor's address wants nothing of this node."""
+        """Returns whether the server at the neighbor's address wants nothing of this node."""
         return self._of_identity is not None
 
     def query(self) -> str:
@@ -123,8 +126,8 @@ class Agreement:
         return urlencode(given, quote_via=quote)
 
     def asked(self, there: Terms, configuration: str = "") -> None:
-        """The neighbor asks for reports, and says what it goes by. Where that is of another
-        configuration, one of the two will go by the other's in a moment."""
+        """Compare the terms with which the neighbor asks for reports. Terms of another
+        configuration are not compared, since one of the two will go by the other's in a moment."""
         if configuration not in ("", self.configured.told):
             there = Terms()
         self._there = there if not configuration else Terms()
@@ -132,14 +135,14 @@ class Agreement:
         self._tell()
 
     def go_by(self, terms: Terms) -> None:
-        """The configuration has changed, for the neighbor too or in a moment, unless it is one that
-        knows of none: then what it has told holds."""
+        """Go by a changed configuration. The neighbor has changed to it too, or will in a moment,
+        so that its old terms are void. They hold if the neighbor knows of no configurations."""
         self._terms = terms
         self._of_terms = terms.differences(self._there)
         self._tell()
 
     def heard(self) -> None:
-        """The neighbor reports: it is the one that was meant."""
+        """Note that the neighbor reports: it is the one that was meant."""
         self._of_identity = None
         self._tell()
 
@@ -170,7 +173,7 @@ class Agreement:
         self._tell()
 
     def unanswered(self) -> None:
-        """Nobody is at the neighbor's address now, so that nobody disagrees."""
+        """Note that nobody is at the neighbor's address now, so that nobody disagrees."""
         self._of_identity = None
 
     def _tell(self) -> None:
@@ -188,13 +191,13 @@ class Agreement:
 
 
 def shortened(name: str) -> str:
-    """Returns a name as far as it is told."""
+    """Returns a name, cut to the length in which it is sent."""
     return name[:NAME_LENGTH_MAX]
 
 
 def node_asking(query: Mapping[str, Sequence[str]]) -> int:
-    """Returns which node or process of its cluster asks for reports: the first one where the query
-    does not say so. Raises MalformedMessage."""
+    """Returns the number of the node or process that asks for reports, which is the first one where
+    the query does not say it. Raises MalformedMessage."""
     told = query.get(NODE, ["1"])[0]
     number = int(told) if ONE_OR_TWO_DIGITS.fullmatch(told) else 0
     if not 1 <= number <= NODES_MAX:

@@ -1,6 +1,6 @@
-"""The log lines about a node's condition: where work fails, somebody should look at what runs it,
-where a neighbor loses work, at that or at the way there, and where the ledger is off, at this
-program."""
+"""The log lines about a node's condition. They say where somebody should look: where work fails, at
+what runs it; where a neighbor loses work, at the neighbor or at the way there; where the ledger is
+off, at this program."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class ConditionLog:
     def __init__(self, machine: NodeMachine) -> None:
         self._machine = machine
         self._condition = machine.condition
-        """The condition that the log last told."""
+        """The condition that was last logged."""
         self._avoided: set[ClusterId] = set()
-        """The neighbors that were avoided when the log last told."""
+        """The neighbors that were avoided when something was last logged."""
 
     def look(self, now_s: float) -> None:
-        """Say what has changed."""
+        """Log what has changed."""
         machine = self._machine
         before, now = self._condition, machine.condition
         if now != before:

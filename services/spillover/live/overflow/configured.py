@@ -1,7 +1,8 @@
-"""What a node says to its neighbors of the configuration that it goes by, and hears of theirs: the
-stamps, in reports, in the question for reports, and in the answer that turns one away.
+"""The configuration that a node goes by, as it tells its neighbors and as they tell it theirs: the
+stamps in reports, in the question for reports, and in the answer that turns a caller away.
 
-What a configuration is, and what comes of a higher stamp, is not known here (`core.membership`).
+What a configuration is, and what follows from a higher stamp, is not known here
+(`core.membership`).
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ class Configured:
         self.stamp = stamp
         self.told = stamp.told
         self.reported = self.told if stamp.version else ""
-        """The same in reports, which need not say what all know."""
+        """The stamp as reports state it; empty where it need not be stated."""
         self.superseded: Stamp | None = None
         """The stamp of a configuration that was taken here and lost."""
         self.removed = False
         """True where the cluster is no part of its federation any more."""
         self.on_higher: Callable[[str, Stamp], None] | None = None
-        """Is called with the cluster whose node goes by a higher stamp than this, and with that
-        stamp, each time that it says so."""
+        """Called with a cluster whose node goes by a higher stamp than this one, and with that
+        stamp, each time that the node says so."""
 
     def go_by(self, stamp: Stamp) -> None:
-        """Tell neighbors this from now on."""
+        """Tell neighbors this stamp from now on."""
         self.stamp = stamp
         self.told = self.reported = stamp.told
 
     def heard(self, cluster: str, told: str) -> None:
-        """The node of a cluster says that it goes by this."""
+        """Take the stamp that the node of a cluster says it goes by."""
         if told == self.told or not told or self.on_higher is None:
             return
         stamp = Stamp.read(told)

@@ -1,12 +1,12 @@
-"""What leaves over one direction of a link, in order: forwards, answers, reports and cancels alike.
+"""One direction of a link, over which forwards, answers, reports and cancels leave in order.
 
 The link is emulated here, and nowhere else (design, decision 4): its delay, and the faults that an
-operator of a testbed sets while it runs. What a message is, and how it travels, is its sender's
-business: it gives two callables, and exactly one of them is called, once, unless it withdraws the
-message before. Heard of by the neighbor are only messages that were delivered.
+operator of a testbed sets while it runs. A message is its sender's business, and so is how it
+travels: the sender gives two callables, and exactly one of them is called, once, unless the sender
+withdraws the message before. The neighbor gets only messages that were delivered.
 
-What becomes of a message is the rule of `core.overflow.transit`. One that does not wait is dropped
-without a word where another would be lost.
+The rule of `core.overflow.transit` says what becomes of a message. One that does not wait is
+dropped without a word where another would be lost.
 
 There is no limit on the number of messages, since their senders have one: a forward counts as away,
 an answer leaves on a connection that its asker holds open for it, a forward has one cancel at a
@@ -27,7 +27,8 @@ from spillover.live.engine.timers import Timer, Timers
 from spillover.model.faults import GIVEN_UP_AFTER_S
 
 WITHDRAWN_KEPT_MAX = 64
-"""Withdrawn messages that may be kept in line before they are swept out, if they are the most."""
+"""The number of withdrawn messages that may be kept in line before they are swept out, if they are
+the majority."""
 
 
 class Faults(NamedTuple):
@@ -39,7 +40,7 @@ class Faults(NamedTuple):
 
 
 class Parcel:
-    """One message that was sent."""
+    """One message on a link."""
 
     __slots__ = ("_emulated_link", "deliver", "due_s", "lose", "waits")
 
@@ -59,11 +60,11 @@ class Parcel:
 
     @property
     def waiting(self) -> bool:
-        """Returns whether it has neither left, nor been lost, dropped or withdrawn."""
+        """Returns whether the message has neither left, nor been lost, dropped or withdrawn."""
         return self.deliver is not None
 
     def withdraw(self) -> bool:
-        """Take it out, if it still waits: neither of its callables will be called."""
+        """Withdraw the message, if it still waits: neither of its callables will be called."""
         if self.deliver is None or self._emulated_link is None:
             return False
         self.deliver = self.lose = None
@@ -75,9 +76,9 @@ _GONE = Parcel(None, 0.0, None, None, waits=False)
 
 
 class EmulatedLink:
-    """One direction of a link. `random` draws what is lost, `clock` is that of `timers`.
+    """One direction of a link. `random` draws which messages are lost; `clock` is that of `timers`.
 
-    Once the timers are closed, what is still in it stays there and is never heard of again.
+    Once the timers are closed, messages that are still in it stay there and are never delivered.
     """
 
     def __init__(
@@ -92,13 +93,13 @@ class EmulatedLink:
         self._timers = timers
         self._transit = Transit(random, delay_s, given_up_after_s)
         self._clock = clock
-        self._line: deque[Parcel] = deque()  # not due yet, as sent and so by due_s
-        self._held: deque[Parcel] = deque()  # due, and cut off; all before those in line
+        self._line: deque[Parcel] = deque()  # not due yet; in the order of sending and so of due_s
+        self._held: deque[Parcel] = deque()  # due, and cut off; all are older than those in line
         self._withdrawn = 0
         self._timer: Timer | None = None
         self.is_clear = delay_s == 0.0
-        """Nothing waits and nothing is emulated: what is sent is delivered in the same breath, and
-        need not be sent through this."""
+        """Whether nothing waits and nothing is emulated. A message is then delivered within the
+        call, and need not be sent through this."""
 
     def __len__(self) -> int:
         """Returns how many messages are kept, withdrawn ones that were not swept out yet
@@ -121,8 +122,8 @@ class EmulatedLink:
     def set_faults(
         self, *, delay_s: float | None = None, loss: float | None = None, cut: bool | None = None
     ) -> None:
-        """Change what is emulated; None leaves it as it is. Raises ValueError for a delay that is
-        not finite or below 0, and for a loss that is no probability."""
+        """Change what is emulated; None leaves a value as it is. Raises ValueError for a delay that
+        is not finite or below 0, and for a loss that is no probability."""
         if delay_s is not None and not (math.isfinite(delay_s) and delay_s >= 0.0):
             raise ValueError(f"expected a delay of at least 0 s, got {delay_s!r}")
         if loss is not None and not 0.0 <= loss <= 1.0:
@@ -141,8 +142,9 @@ class EmulatedLink:
         waits: bool = True,
         now_s: float | None = None,
     ) -> Parcel:
-        """Send a message, now or at `now_s`. Either may be called before this returns: then the
-        parcel no longer waits. What they raise comes out here then, and else at the timers."""
+        """Send a message, now or at `now_s`. Either callable may be called before this returns; the
+        parcel then no longer waits. An error that they raise comes out here then, and otherwise at
+        the timers."""
         if self.is_clear:
             deliver()
             return _GONE
@@ -159,7 +161,7 @@ class EmulatedLink:
         return parcel
 
     def withdrawn(self) -> None:
-        """Count a parcel that waits no longer, and only takes room in the line."""
+        """Count a parcel that no longer waits and only takes room in the line."""
         self._withdrawn += 1
         if self._withdrawn > WITHDRAWN_KEPT_MAX and 2 * self._withdrawn > len(self):
             self._line = deque([parcel for parcel in self._line if parcel.waiting])
@@ -167,8 +169,8 @@ class EmulatedLink:
             self._withdrawn = 0
 
     def _pass(self, now_s: float) -> None:
-        """Let go of all that is due. The callables may do anything here: each parcel is taken out
-        before its own is called, and what holds for the next one is looked at anew."""
+        """Deliver all that is due. The callables may do anything here: each parcel is taken out
+        before its own is called, and the conditions for the next one are looked at anew."""
         transit = self._transit
         try:
             while self._held and not transit.cut:
@@ -197,7 +199,7 @@ class EmulatedLink:
             end()
 
     def _arm(self) -> None:
-        """One timer, for the first that has to be done."""
+        """Set the one timer, for the first message that is due."""
         transit = self._transit
         due_s = self._line[0].due_s if self._line else math.inf
         if self._held:

@@ -1,6 +1,6 @@
-"""The end of a node that drains: what it still waits for, how long, and that it says so.
+"""The end of a node that drains: what it still waits for, for how long, and what it logs of that.
 
-What a drain means for requests is the machine's business, how a process ends is the server's.
+What a drain means for requests is the machine's business; how a process ends is the server's.
 """
 
 from __future__ import annotations
@@ -19,29 +19,31 @@ from spillover.live.overflow.home_requests import HomeRequests
 from spillover.live.process.logs import Message
 
 TELL_EVERY_S = 3.0
-"""So often a drain says what it waits for."""
+"""The time, in seconds, between two log lines of a drain on what it waits for."""
 
 LOOK_EVERY_S = 0.5
-"""Also without a sign: answers that nobody fetches grow old."""
+"""The time, in seconds, between two looks at what is left, even without a sign of change: answers
+that nobody fetches grow old."""
 
 ENDING = "ending: "
-"""How every log line about the end begins."""
+"""The beginning of every log line about the end."""
 
 DRAINED = "was drained before it was told to end"
-"""Said of a node that an operator has taken out of service: whoever looks after it leaves it so."""
+"""The log's words on a node that an operator has taken out of service: whoever looks after the node
+leaves it so."""
 
 NAMES_PER_LINE, NAMES_MAX = 50, 10_000
-"""The largest numbers of names of lost results, in a line and in all: a line can be read, and an
-end does not take minutes to tell."""
+"""The largest numbers of names of lost results, in a line and in all. A line has to be readable,
+and an end must not take minutes to log."""
 
 _log = logging.getLogger(__name__)
 
 
 class Left(NamedTuple):
-    """What a node would lose if it ended now."""
+    """The losses of a node if it ended now."""
 
     requests: int
-    """The number of requests under way, neighbors' too."""
+    """The number of requests under way, including those of neighbors."""
     results: int
     """The number of results of asynchronous requests that nobody has fetched: they are in memory
     alone."""
@@ -60,7 +62,7 @@ class Left(NamedTuple):
 
 
 class Leaving:
-    """Whether clients of a node are to go elsewhere, since it drains."""
+    """The state in which clients of a node are to go elsewhere, since it drains."""
 
     def __init__(self, machine: NodeMachine) -> None:
         self._machine = machine
@@ -68,10 +70,12 @@ class Leaving:
         self.on_change: list[Callable[[bool], None]] = []
         """The callables that tell clients to go, or that they may stay."""
         self.lame_duck_s = 0.0
-        """How long a node that drains serves them as ever; set by whoever serves the node."""
+        """The time, in seconds, for which a node that drains serves clients as ever; the server of
+        the node sets it."""
 
     def look(self) -> None:
-        """Tell clients if it has changed. This is called whenever it may have."""
+        """Tell clients to go, or that they may stay, if that has changed. This is called whenever
+        it may have."""
         if self._machine.draining is not self._told:
             self._told = self._machine.draining
             for tell in self.on_change:
@@ -81,13 +85,14 @@ class Leaving:
 async def serve_as_lame_duck(
     machine: NodeMachine, feed: Callable[[Any], None], lame_duck_s: float
 ) -> None:
-    """Begin to drain, and return when clients are not served any more as if nothing were."""
+    """Begin to drain, and return when the lame duck is over: until then clients are served as if
+    nothing were."""
     feed(Drain(lame_duck_s))
     if machine.lame_duck:
         rest_s = machine.admission.lame_until_s - time.monotonic()
         _log.info("%sserves clients for %.1f s more, till balancers know", ENDING, rest_s)
         await asyncio.sleep(rest_s)
-        feed(Drain())  # also where somebody has resumed it: it ends
+        feed(Drain())  # also if somebody has resumed it: it ends
 
 
 async def wait_for_the_end(
@@ -96,10 +101,13 @@ async def wait_for_the_end(
     timeout_s: float,
     results_timeout_s: float,
 ) -> float:
-    """Return when nothing is left of what is here now, or after `timeout_s`: how much of that is
-    left. Where only results are left, they are waited for no longer than `results_timeout_s` from
-    now or from when the last of them came. Clients may go on to send what neighbors take: that is
-    not waited for, or there would be no end."""
+    """Return when nothing is left of what is here now, or after `timeout_s`. Returns how much of
+    that is left.
+
+    If only results are left, they are waited for no longer than `results_timeout_s`, from now or
+    from the time when the last of them came. Clients may go on to send requests that neighbors
+    take; those are not waited for, or there would be no end.
+    """
     begun_s = time.monotonic()
     newest = home_requests.newest
     told_s = -math.inf
@@ -133,7 +141,7 @@ async def wait_for_requests(
 async def _sign(
     home_requests: HomeRequests, foreign_requests: ForeignRequests, timeout_s: float
 ) -> None:
-    """Wait until there may be less left than before."""
+    """Wait until less may be left than before."""
     parts = (home_requests, foreign_requests)
     for part in parts:
         part.settled.clear()
@@ -146,7 +154,7 @@ async def _sign(
 
 
 def tell_lost(left: Left, results: Sequence[str] = ()) -> None:
-    """Say what is lost now that the node ends, if anything is, and the names of the results."""
+    """Log what is lost now that the node ends, if anything is, with the names of the results."""
     if not any(left):
         return
     _log.warning("%slost %s", ENDING, left)

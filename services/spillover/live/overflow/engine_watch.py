@@ -1,9 +1,9 @@
-"""What the engines behind a node say of themselves: their pages are read each second, their headers
-as they come. The machine hears of all together, of headers where pages do not say it.
+"""The reports of the engines behind a node: their pages are read each second, their headers as they
+come. The machine gets all of them together, and headers only where pages do not say the same.
 
-A page has a second, and a size: what is later or longer is not read. What was said last counts for
-a while, then nothing is known. One look is told once: what has not been said again is no second
-look that found the same.
+A page has a second, and a size: what is later or longer is not read. The last report counts for a
+while; after that nothing is known. The machine gets each look once, since a report that was not
+repeated is no second look that found the same.
 """
 
 from __future__ import annotations
@@ -23,19 +23,22 @@ from spillover.model.upstream_urls import UpstreamUrl
 from spillover.policy.capacity import holds_back
 
 PERIOD_S = 1.0
-"""Pages are read so often: engines begin and end requests in about this time."""
+"""The time, in seconds, between two reads of a page: engines begin and end requests in about this
+time."""
 
 PAGE_TIMEOUT_S = 1.0
 
 PAGE_LIMIT_BYTES = 1 << 20
-"""vLLM's pages have some 100 KB."""
+"""The largest page, in bytes. vLLM's pages have some 100 KB."""
 
 KEPT_S = 15.0
-"""What was said counts for so long: an engine that starts anew is silent for longer."""
+"""The time, in seconds, for which the last report of an engine counts. An engine that starts anew
+is silent for longer."""
 
 READ, UNREAD, FAILED = "read", "unread", "failed"
 ENDS = (READ, UNREAD, FAILED)
-"""The ends of looks at pages: nothing that is known stood there, or it did not come in time."""
+"""The ends of looks at pages: the page was read, it held nothing that is known, or it did not come
+in time."""
 
 
 class _Said(NamedTuple):
@@ -67,34 +70,34 @@ class EngineWatch:
             for page in pages
         ]
         self._on_pages: dict[UpstreamUrl, _Said] = {}
-        """What each page has said last."""
+        """The last report of each page."""
         self._in_headers: dict[str, _Said] = {}
-        """What each upstream has said last."""
+        """The last report in headers of each upstream."""
         self._told_s = -math.inf
         self._is_known = False
-        """Whether the machine knows anything."""
+        """Whether the machine knows anything of the engines."""
         self._tasks: list[asyncio.Task[None]] = []
         self.ends = dict.fromkeys(ENDS, 0)
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Begin to read."""
+        """Begin to read pages."""
         self._tasks.append(group.create_task(self._tell()))
         for client, page in zip(self._clients, self._pages, strict=True):
             self._tasks.append(group.create_task(self._read(client, page)))
 
     def stop(self) -> None:
-        """Read no more."""
+        """Read no more pages."""
         for task in self._tasks:
             task.cancel()
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close all connections to engines."""
         self.stop()
         for client in self._clients:
             await client.close()
 
     def heard(self, upstream: str, header: bytes) -> None:
-        """An answer of this upstream has come with the header."""
+        """Take the header with which an answer of this upstream has come."""
         load = load_in_header(header)
         if load is not None:
             self._in_headers[upstream] = _Said(load, time.monotonic())
@@ -118,8 +121,9 @@ class EngineWatch:
             self.tell(time.monotonic())
 
     def tell(self, now_s: float) -> None:
-        """Tell the machine what is new: if some engine has spoken since it was told last, and each
-        that holds requests back has. That nothing is known any more it is told once."""
+        """Tell the machine what is new: if some engine has reported since the last call that told
+        something, and each engine that holds requests back has. The news that nothing is known any
+        more is told once."""
         said = self._counting(now_s)
         news = [one for one in said if one.at_s > self._told_s]
         if said and (not news or any(one.holds_back and one not in news for one in said)):
@@ -129,7 +133,7 @@ class EngineWatch:
             self._feed(EngineSaid(together(one.load for one in said) if said else None))
 
     def _counting(self, now_s: float) -> list[_Said]:
-        """Returns what counts: what all pages say, or headers if a page is silent."""
+        """Returns the reports that count: those of all pages, or headers if a page is silent."""
         on_pages, in_headers = (
             [one for one in said if now_s - one.at_s <= self._kept_s]
             for said in (self._on_pages.values(), self._in_headers.values())

@@ -1,7 +1,7 @@
 """The requests that neighbors have handed over, and the way back of their answers.
 
-Each waits on the exchange on which it came, as one of the `waiters`. What goes back leaves through
-the emulated link, as everything that goes there: late, and not at all if the link loses it.
+Each waits, as one of the `waiters`, on the exchange on which it came. Its answer leaves through the
+emulated link, as everything that goes to the neighbor: late, and not at all if the link loses it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from spillover.model.request import Refusal
 
 
 class Asker(NamedTuple):
-    """The neighbor's call that waits for the end of a request. One of the two is called, once; none
-    of them where an answer has begun, which leaves as it comes. `settle` may also be called where
-    the call has gone: who is told must bear that."""
+    """The neighbor's call that waits for the end of a request.
+
+    One of the two callables is called, once, or neither if an answer has begun, which leaves as it
+    comes. `settle` may also be called when the neighbor's call has gone, and must bear that.
+    """
 
     settle: Callable[[int, Told, float], None]
-    """Takes the ref, what the request has come to, and for how many seconds that has waited on the
+    """Takes the ref, the outcome of the request, and the seconds that the outcome has waited on the
     emulated link back. It may be called before `take` returns, and must not raise."""
     break_off: Callable[[], None]
     """Closes the connection without a word: the link has lost the answer."""
@@ -39,18 +41,19 @@ class HandedOver:
     """A request that a neighbor has handed over, until its answer has left."""
 
     key: tuple[int, str]
-    """The handle of the link by which it came, and its id."""
+    """The handle of the link by which the request came, and its id."""
     asker: Asker
     parcel: Parcel | None = None
     """The answer on the emulated link."""
     back: PassedBack | None = None
-    """What takes an answer that passes through."""
+    """The sink of an answer that passes through."""
     has_begun: bool = False
-    """The head of such an answer has left."""
+    """Whether the head of such an answer has left."""
 
 
 class ForeignRequests:
-    """All of them, by ref. `emulated_links` are those of the links, by the neighbors' handles."""
+    """The requests of all neighbors, by ref. `emulated_links` has the links back, by the neighbors'
+    handles."""
 
     def __init__(
         self,
@@ -66,12 +69,12 @@ class ForeignRequests:
         self._emulated_links = emulated_links
         self._waiters = waiters
         self._open: dict[int, HandedOver] = {}
-        """Whose answer has not left yet."""
+        """The requests whose answers have not left yet, by ref."""
         self._refs: dict[tuple[int, str], int] = {}
         self.closed = False
-        """Nothing is taken any more: the node ends."""
+        """Whether the node ends, so that nothing is taken any more."""
         self.settled = asyncio.Event()
-        """Set whenever one has been settled."""
+        """Set whenever a request has been settled."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -87,7 +90,7 @@ class ForeignRequests:
         """Take a request over. If it passes through, an answer that begins leaves by the outlet.
         Returns the ref of its visit."""
         ref, request = self._next_ref(), forwarded.request
-        if self.closed:  # surely not accepted, which lets the neighbor decide again
+        if self.closed:  # surely not accepted, so that the neighbor decides again
             asker.settle(ref, ev.Refuse(ref, origin, Refusal.DRAINING, 0.0), 0.0)
             return ref
         key = origin, request.id
@@ -111,30 +114,33 @@ class ForeignRequests:
         return ref
 
     def _began(self, ref: int) -> None:
-        """The head of an answer that passes through has left."""
+        """Note that the head of an answer that passes through has left."""
         if (handed_over := self._open.get(ref)) is not None:
             handed_over.has_begun = True
 
     def _left(self, ref: int) -> None:
-        """So has its end."""
+        """Forget a request, as the end of its answer has left."""
         if ref in self._open:
             self._take_out(ref)
 
     def _broke(self, ref: int) -> None:
-        """The rest of an answer is lost on its way back: nobody waits for it any more."""
+        """Drop a request whose answer has lost its rest on the way back: nobody waits for it any
+        more."""
         if ref in self._open:
             self._take_out(ref)
         self._feed(ev.Cancelled(ref))
 
     def ref_of(self, request_id: str, origin: int | None = None) -> int | None:
-        """Returns the visit of this request that is under way, from one neighbor or from any."""
+        """Returns the ref of this request's visit that is under way, from one neighbor or from
+        any."""
         if origin is not None:
             return self._refs.get((origin, request_id))
         refs = (self._refs.get((neighbor, request_id)) for neighbor in self._emulated_links)
         return next((ref for ref in refs if ref is not None), None)
 
     def abandon(self, ref: int) -> None:
-        """Its neighbor has gone or wants it no more; an answer that has not left never does."""
+        """Abandon a request whose neighbor has gone or wants it no more. An answer that has not
+        left never does."""
         handed_over = self._open.get(ref)
         parcel = None if handed_over is None else handed_over.parcel
         if parcel is not None and parcel.withdraw():
@@ -142,12 +148,13 @@ class ForeignRequests:
         self._feed(ev.Cancelled(ref))
 
     def _send_back(self, ref: int, told: Told) -> None:
-        """What waits for the end, for the neighbor. If the node ends, `close` tells."""
+        """Send the outcome back to the neighbor that waits for it. If the node ends, `close` does
+        that."""
         handed_over = self._open.get(ref)
         if handed_over is None or told is None:
             return
         emulated_link = self._emulated_links.get(handed_over.key[0])
-        # One that has left: nothing is emulated any more, and its connection is still open.
+        # If the link has left, nothing is emulated any more, and its connection is still open.
         if emulated_link is None or emulated_link.is_clear:
             self._take_out(ref).settle(ref, told, 0.0)
         else:
@@ -155,8 +162,8 @@ class ForeignRequests:
             handed_over.parcel = emulated_link.send(arrive, partial(self._lose, ref))
 
     def close(self) -> None:
-        """The node ends, which whoever still waits is told. An answer that has begun is broken off,
-        also one whose end waits on the emulated link: it never leaves."""
+        """End with the node, and tell each neighbor that still waits. An answer that has begun is
+        broken off, even if its end waits on the emulated link: it never leaves."""
         self.closed = True
         for ref, handed_over in list(self._open.items()):
             if handed_over.back is not None and handed_over.has_begun:

@@ -1,7 +1,8 @@
-"""What a node counts at its doors and of the services behind it, as `model.signals.gateway` has it.
+"""The counts of a node at its doors and of the services behind it, as `model.signals.gateway` has
+them.
 
-Counters are written where a request ends, without a call where it is on the way of most requests,
-and read when Prometheus asks.
+Counters are written where a request ends, without a call where most requests pass, and read when
+Prometheus asks.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from spillover.live.handlers.http.upstreams import Upstream
 
 _CLASSES = len(signals.STATUSES) - 1
-"""Statuses count by their first digit, 0 for none; what is beyond this one is none that HTTP
-knows."""
+"""The highest first digit of a status that is counted; 0 counts answers without one. HTTP knows
+none beyond it."""
 
 
 USUAL = {
@@ -36,7 +37,8 @@ USUAL = {
     Outcome.CANCELLED: (Cause.CLIENT,),
     Outcome.UNKNOWN: (Cause.NEIGHBOR,),
 }
-"""What is told from the start, so that rates begin at 0. A neighbor may tell of others."""
+"""The values that are reported from the start, so that rates begin at 0. A neighbor may tell of
+others."""
 
 
 class HttpCounts:
@@ -52,7 +54,7 @@ class HttpCounts:
 
 
 NOT_COUNTED = HttpCounts()
-"""Counts of what nobody looks at."""
+"""The counts that nobody reads."""
 
 
 class HttpByRoute(dict[tuple[str, str], HttpCounts]):
@@ -79,13 +81,13 @@ class GatewayMetrics:
         }
 
     def not_done(self, answer: Answer) -> None:
-        """A client's request was accepted, and has come to this."""
+        """Count the outcome of a client's request that was accepted and is not done."""
         cause = cause_of(answer) or Cause.WORKER
         both = answer.outcome.value, cause.value
         self._failures[both] = self._failures.get(both, 0) + 1
 
     def collect(self, cluster: ClusterId) -> Iterator[Metric]:
-        """All of them, at each scrape."""
+        """Yield all of these metrics, at each scrape."""
         yield from self._http(cluster)
         yield counter(signals.FAILURES, cluster, self._failures.items())
         ends: dict[tuple[str, str], int] = {}

@@ -1,8 +1,9 @@
-"""Where clients' requests come in: under which name, and who asks later.
+"""The place where clients' requests come in: it knows under which name, and who asks for the answer
+later.
 
-The rules about names and what is remembered are in `core.overflow.idempotency`. Each request taken
-is one entry: opened when it is accepted, settled when its one answer is there. Who waits for that
-stands among the `waiters`.
+The rules about names and about what is remembered are in `core.overflow.idempotency`. Each request
+that is taken is one entry, which opens when it is accepted and is settled when its one answer is
+there. Those who wait for that answer stand among the `waiters`.
 """
 
 from __future__ import annotations
@@ -50,48 +51,51 @@ class HomeRequests:
         self._waiters = waiters
         self._names = names
         self.quotas: Quotas | None = None
-        """What tenants may use; None where there are none."""
+        """The quotas of tenants; None where there are none."""
         self.seen: Callable[[Request], SessionWork | None] | None = None
-        """Says what affinity goes by for a request that comes; None where there is none."""
+        """Returns what affinity has to know of a request that comes; None where there is no
+        affinity."""
         self._next_ref = next_ref
         self._feed = feed
         self._entries: dict[int, IdempotencyRecord] = {}
         self._unconfirmed: dict[int, list[Callable[[], None]]] = {}
-        """Who is to be told of an acceptance that is not confirmed yet, by ref."""
+        """The callables to call when a request is accepted whose acceptance is not confirmed yet,
+        by ref."""
         self.closed = False
-        """Nothing is taken any more: the node ends."""
+        """Whether the node ends, so that nothing is taken any more."""
         # From the system's randomness: no two nodes may make the same names.
         self._random = Random(os.urandom(32))
         self.settled = asyncio.Event()
         """Set whenever an answer has come or been fetched."""
         self.result_s = -math.inf
-        """When the last answer came that nobody was there to take."""
+        """The time of the last answer that came while nobody waited for it."""
 
     def __len__(self) -> int:
-        """Requests that are under way."""
+        """Returns the number of requests that are under way."""
         return len(self._entries)
 
     @property
     def newest(self) -> int:
-        """Returns the ref of the newest that is under way; 0 where none is."""
+        """Returns the ref of the newest request that is under way; 0 where there is none."""
         return next(reversed(self._entries), 0)
 
     def has_up_to(self, ref: int) -> bool:
-        """Returns whether any is under way that is no newer than this one."""
+        """Returns whether a request is under way that is no newer than this one."""
         return next(iter(self._entries), math.inf) <= ref
 
     def count_types(self) -> Counter[str]:
-        """Returns how many are under way, by type."""
+        """Returns how many requests are under way, by type."""
         return Counter(entry.type for entry in self._entries.values())
 
     @property
     def unfetched(self) -> int:
-        """Answers of asynchronous requests that nobody has come for yet."""
+        """Returns the number of asynchronous requests whose answers nobody has fetched yet."""
         self._names.expire(time.monotonic())
         return self._names.unfetched
 
     def lose_results(self) -> list[str]:
-        """The node ends: answers that nobody has come for are lost. Returns their names."""
+        """Drop the answers that nobody has fetched, as the node ends. Returns the names of their
+        requests."""
         results = list(map(told_inside, self._names.unfetched_ids()))
         self._names.lost[NODE_ENDED] += len(results)
         return results
@@ -103,8 +107,8 @@ class HomeRequests:
     def take(
         self, request: Request, deadline_s: float, *, asynchronous: bool = False
     ) -> IdempotencyRecord | ev.Refuse:
-        """Takes a request in, one that is new or may run again, and returns its entry, or why it is
-        refused at once. One that came without a name is given one here."""
+        """Take in a request that is new or may run again; returns its entry, or why it is refused
+        at once. A request that came without a name is given one here."""
         ref = self._next_ref()
         if self.closed:
             return ev.Refuse(ref, ev.HOME, Refusal.DRAINING, 0.0)
@@ -126,8 +130,8 @@ class HomeRequests:
         return entry
 
     def take_passed(self, request: Request, deadline_s: float, sink: Sink) -> IdempotencyRecord:
-        """Take in a request that passes through, no other of whose name is under way. The sink
-        hears what it comes to, perhaps before this returns. Its answer is not kept."""
+        """Take in a request that passes through, while no other one has its name. The sink gets the
+        outcome, perhaps before this returns. The answer is not kept."""
         ref = self._next_ref()
         if not request.keyed:
             request.id = self._named(request)
@@ -146,44 +150,45 @@ class HomeRequests:
         return entry
 
     def _named(self, request: Request) -> RequestId:
-        """Returns a name for what came without one, behind its tenant."""
+        """Returns the name that a request without one is given, behind its tenant."""
         return RequestId(f"{request.id}{self._cluster}-{self._random.getrandbits(64):016x}")
 
     def is_unconfirmed(self, entry: IdempotencyRecord) -> bool:
-        """Returns whether the request may still be refused: nobody must be told that it is
+        """Returns whether the request may still be refused, so that it must not be reported as
         accepted."""
         return entry.ref in self._unconfirmed
 
     def when_accepted(self, entry: IdempotencyRecord, tell: Callable[[], None]) -> None:
-        """Call this once a request that is unconfirmed is accepted; never if it is refused."""
+        """Call `tell` once a request that is unconfirmed is accepted; never if it is refused."""
         self._unconfirmed[entry.ref].append(tell)
 
     def placed(self, ref: int, trace: TraceContext) -> None:
-        """Where a request stands in its trace, if that is not where it came from."""
+        """Note where a request stands in its trace, if that is not where it came from."""
         self._entries[ref].trace = trace
 
     def fetch(self, entry: IdempotencyRecord) -> None:
-        """Its answer has been given to somebody who came for it."""
+        """Note that an answer has been fetched."""
         self._names.fetch(entry)
         self.settled.set()
 
     def abandon(self, entry: IdempotencyRecord) -> None:
-        """Its client has gone, and nobody else knows its name."""
+        """Note that a request's client has gone while nobody else knows the request's name."""
         entry.client_left = True
         self._feed(ev.Cancelled(entry.ref))
 
     def cancel(self, entry: IdempotencyRecord) -> None:
-        """End it wherever it is; its answer tells what came of that."""
+        """Cancel a request wherever it is; its answer tells how it ended."""
         self._feed(ev.CancelAsked(entry.ref))
 
     # --- what the machine says ----------------------------------------------------------------
 
     def confirm(self, command: ev.Confirm) -> None:
-        """The acceptance of a request is to be confirmed."""
+        """Note that the acceptance of a request is to be confirmed."""
         self._unconfirmed[command.ref] = []
 
     def accepted(self, ref: int) -> None:
-        """It is confirmed; so is that of a neighbor's request, which is none of these."""
+        """Note that a request's acceptance is confirmed. A neighbor's request is not among
+        these."""
         entry = self._entries.get(ref)
         if entry is None:
             return
@@ -193,7 +198,7 @@ class HomeRequests:
             tell()
 
     def refused(self, command: ev.Refuse) -> IdempotencyRecord:
-        """Take a request out that was refused: at once, or after its acceptance could not be
+        """Take out a request that was refused, at once or after its acceptance could not be
         confirmed."""
         ref = command.ref
         entry = self._entries.pop(ref)
@@ -218,14 +223,14 @@ class HomeRequests:
         return entry
 
     def close(self) -> None:
-        """The node ends."""
+        """Take nothing more: the node ends."""
         self.closed = True
         self._entries.clear()
 
 
 def fingerprint(request: Request) -> bytes:
-    """Returns the fingerprint of what was asked for: the same payload, byte for byte, and type have
-    the same."""
+    """Returns the fingerprint of the work: two requests have the same one if their payloads, byte
+    for byte, and their types are equal."""
     digest = sha256(request.work)  # processors have instructions for it
     digest.update(b"\0" + request.type.encode())  # no JSON holds this byte: no two are alike
     return digest.digest()[:16]

@@ -1,14 +1,15 @@
-"""The caller of each call between nodes: how a node names itself, which callers are its neighbors,
-and which were turned away.
+"""The identities of callers between nodes: how a node names itself, which callers are its
+neighbors, and which were turned away.
 
-Who is at the other end is a property of the connection. It is settled once, in `Peers.settle`, and
-holds for all that comes on that connection: a message that claims to be from somebody else is
-refused, and so is one on a connection whose other end has not said who it is. It says so in a
-header of each call (HELLO), the same bytes each time; nodes of version 1 say it in their messages.
+The identity of the other end is a property of the connection. It is settled once, in
+`Peers.settle`, and holds for all that comes on that connection. A message that claims another
+sender is refused, and so is one on a connection whose other end has not said who it is. A node says
+so in a header of each call (HELLO), the same bytes each time; nodes of version 1 say it in their
+messages.
 
-Where nodes call each other by `https`, the certificate that was shown on a connection is held
-against what is said on it: it has to be for the cluster that is claimed. Elsewhere nothing is
-proved: whoever reaches the port can say anything.
+Where nodes call each other by `https`, the certificate of a connection is held against the claims
+that are made on it: it has to be for the cluster that is claimed. Elsewhere nothing is proved, and
+whoever reaches the port can claim anything.
 """
 
 from __future__ import annotations
@@ -44,21 +45,24 @@ FIELDS_MAX = 16
 """The most fields of a hello; later versions may have more."""
 
 NAMES_TOLD_MAX = 8
-"""A caller that is turned away reads at most so many names of its certificate."""
+"""The most names of its certificate that a caller which is turned away gets to read."""
 
 TURNED_AWAY_MAX = 32
-"""Clusters remembered that were turned away; one more, and the oldest is forgotten."""
+"""The most clusters that were turned away and are remembered; one more, and the oldest is
+forgotten."""
 
 TURNED_AWAY_S = 60.0
-"""So long after its last question one is remembered. A node asks again each second."""
+"""The time, in seconds, for which a caller that was turned away is remembered after its last
+question. A node asks again each second."""
 
 _callers_log = logging.getLogger(f"{__name__}.callers")
-"""Anybody can call; what is said of neighbors is bounded by how often they change."""
+"""The log of unknown callers. Anybody can call, while the lines on neighbors are bounded by how
+often neighbors change."""
 _callers_log.addFilter(OncePerPeriod())
 
 
 class TurnedAway(Exception):
-    """This caller gets nothing here; why, in words."""
+    """The caller gets nothing here; the words say why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +72,17 @@ class Peer:
     neighbor: int
     caller: Caller
     hello: bytes | None
-    """The hello by which it has said so; None if its messages do (version 1)."""
+    """The hello by which the neighbor has named itself; None if its messages do (version 1)."""
 
 
 class IncomingConnection(Protocol):
     """A connection on which calls come in."""
 
     peer: Peer | None
-    """The neighbor, or None until `Peers.settle` has settled it."""
+    """The neighbor; None until `Peers.settle` has settled who it is."""
     certificate: PeerCertificate | None
-    """The certificate that the other end has shown; None without one, or if it holds no more."""
+    """The certificate that the other end has shown; None without one, or if it is no longer
+    valid."""
 
 
 def hello_of(caller: Caller) -> bytes:
@@ -89,7 +94,8 @@ def hello_of(caller: Caller) -> bytes:
 
 
 def read_hello(hello: bytes) -> tuple[Caller, tuple[int, ...]]:
-    """Returns who calls, and which versions it speaks. What cannot be read was not said."""
+    """Returns the caller and the versions that it speaks. A part that cannot be read counts as
+    missing."""
     try:
         fields = parse_qs(hello.decode("latin-1"), max_num_fields=FIELDS_MAX)
     except ValueError:
@@ -137,7 +143,8 @@ class Peers:
         self.agreements[handle] = Agreement(caller, terms, self._configured, self._node)
 
     def go_by(self, topology: Topology) -> None:
-        """The topology has changed. Who comes and goes is told by `join` and `leave`."""
+        """Go by the topology, which has changed. `join` and `leave` say which neighbors come and
+        go."""
         self._topology = topology
         for neighbor in topology.neighbors(self._own):
             handle = self._handles.get(neighbor.id)
@@ -154,16 +161,16 @@ class Peers:
         )
 
     def leave(self, handle: int) -> None:
-        """Takes it for one no more. What is said on its connections is refused."""
+        """Takes a cluster for a neighbor no more. Calls on its connections are refused."""
         del self._handles[self.agreements.pop(handle).caller.to or ""]
 
     def settle(
         self, connection: IncomingConnection, hello: bytes | None, claimed: Caller | None
     ) -> Peer:
-        """Returns who is at the other end. `hello` is what this call says, `claimed` whom its
-        message names as its sender; None if it does not say. Raises TurnedAway: it is no neighbor,
-        means somebody else, has not said or proved who it is, or now claims to be another one.
-        """
+        """Returns who is at the other end. `hello` is what this call says, and `claimed` the
+        cluster that its message names as its sender, or None. Raises TurnedAway if the caller is no
+        neighbor, means another cluster, has not said or proved who it is, or now claims to be
+        another one."""
         peer = connection.peer
         if peer is not None and self._handles.get(peer.caller.cluster) != peer.neighbor:
             peer = None  # it is no neighbor any more, or one anew
@@ -187,9 +194,8 @@ class Peers:
         return peer
 
     def neighbor(self, caller: Caller) -> int:
-        """Returns the neighbor that says this. Raises TurnedAway: it is none, or it means somebody
-        else.
-        """
+        """Returns the handle of the neighbor that this caller is. Raises TurnedAway if it is no
+        neighbor, or means to call another cluster."""
         self._check_meant(caller)
         neighbor = self._handles.get(caller.cluster)
         if neighbor is None:
@@ -198,7 +204,7 @@ class Peers:
         return neighbor
 
     def _check_meant(self, caller: Caller) -> None:
-        """Raise TurnedAway unless the one who calls means this node, and is of this federation."""
+        """Raise TurnedAway unless the caller means this node, and is of this federation."""
         if caller.to is not None and caller.to != self._own:
             why = f"it looks for cluster {shortened(caller.to)!r}, this is {self._own!r}"
         elif not self._is_same(caller.federation):
@@ -209,8 +215,8 @@ class Peers:
         raise self._turned_away_for(caller.cluster, why)
 
     def _check_certified(self, caller: Caller, shown: PeerCertificate | None) -> None:
-        """Raise TurnedAway unless the one who calls has proved to be this cluster, where that is
-        asked for."""
+        """Raise TurnedAway unless the caller has proved to be this cluster, where proof is asked
+        for."""
         if not self._is_secure:
             return
         name = certified_name(caller.cluster, self._topology.name)
@@ -221,8 +227,8 @@ class Peers:
             raise self._turned_away_for(caller.cluster, why)
 
     def member(self, connection: IncomingConnection, hello: bytes | None) -> str:
-        """Returns the cluster that says this, if it is of this federation and means this node; it
-        need not be a neighbor. Raises TurnedAway."""
+        """Returns the cluster of the caller, which need not be a neighbor. Raises TurnedAway if it
+        is not of this federation, or does not mean this node."""
         caller = read_hello(hello or b"")[0]
         if not CLUSTER_ID.fullmatch(caller.cluster):
             raise TurnedAway("expected a node that says which cluster it is")
@@ -231,15 +237,15 @@ class Peers:
         return caller.cluster
 
     def of_another_version(self, hello: bytes | None, asked_by: str) -> None:
-        """A call of a version that is not spoken here has come. It is put on record unless the one
-        who calls will find a version that both speak. Version 1 has no hello, and says who it is
-        in its question for reports alone: `asked_by`."""
+        """Put a call of a version that is not spoken here on record, unless the caller will find a
+        version that both speak. Version 1 has no hello and names itself in its question for reports
+        alone: `asked_by`."""
         caller, versions = read_hello(hello or b"")
         if not set(versions) & set(protocol.VERSIONS):
             self._note(caller.cluster or asked_by, protocol.difference(versions))
 
     def who_this_is(self) -> list[tuple[bytes, bytes]]:
-        """Returns headers for those that are turned away."""
+        """Returns the headers of the answer to a caller that is turned away."""
         headers = [(CLUSTER_HEADER, self._own.encode())]
         if self.federation is not None:
             headers.append((FEDERATION_HEADER, quote(self.federation, safe=" ").encode()))
@@ -247,7 +253,8 @@ class Peers:
         return headers
 
     def turned_away(self) -> dict[str, tuple[str, float]]:
-        """Returns why, and how long ago in seconds, by cluster: those that have asked lately."""
+        """Returns, by cluster, why it was turned away and how many seconds ago, for those that have
+        asked lately."""
         now_s = time.monotonic()
         ages = {name: (one.why, now_s - one.at_s) for name, one in self._turned_away.items()}
         return {name: told for name, told in ages.items() if told[1] <= TURNED_AWAY_S}

@@ -1,7 +1,7 @@
 """The metrics of one node: built from `model.signals.node`, in a registry of its own.
 
-Counters and histograms are written as things happen; everything that can be read off the machine
-is read when Prometheus asks. Besides, the usual metrics of the process: memory, CPU, open files.
+Counters and histograms are written as things happen; all that the machine knows is read when
+Prometheus asks. The usual metrics of the process come besides: memory, CPU, open files.
 """
 
 from __future__ import annotations
@@ -36,22 +36,24 @@ from spillover.model.signals import node as signals
 from spillover.policy.overflow.choosers import POLICY_NAMES
 
 ENDS = (*(outcome.value for outcome in Outcome), REFUSED)
-"""The ends of a request."""
+"""The ways in which a request can end."""
 
 FORWARD_ENDS = ("answered", REFUSED, "lost", "recalled")
-"""The ends of a forward; see `peer_link`."""
+"""The ways in which a forward can end; see `peer_link`."""
 
 REPORT, ANSWER, REQUEST, STATES = "report", "answer", "request", "states"
 FRAME, RAISED = "frame", "raised"
 LINE = "line"
 PEER_MESSAGES = (REPORT, ANSWER, REQUEST, STATES, FRAME, RAISED)
-"""Messages of neighbors that can be refused, and what made the machine raise."""
+"""The kinds of neighbors' messages that can be refused, with RAISED for those that made the machine
+raise."""
 
 SIBLING_MESSAGES = (LINE, RAISED)
-"""The same of another node of the cluster."""
+"""The kinds of messages of other nodes of the cluster that can be refused, with RAISED as above."""
 
 WAYS_TO_HAND = ("push", "pull")
-"""How a forward can come about: the neighbor has asked for what it pulls."""
+"""The ways in which a forward can come about: a neighbor pulls what it has asked for, and anything
+else is pushed."""
 
 
 class NodeMetrics(Collector):
@@ -75,11 +77,11 @@ class NodeMetrics(Collector):
         self._hops = Histogram(signals.HOPS)
         self.passed_head = Histogram(signals.PASSED_HEAD)
         self.passed_ends: Mapping[str, int] = {}
-        """The ends of answers that had begun to pass through."""
+        """The number of answers that had begun to pass through, by how they ended."""
         self.shared = SharedCounts()
-        """Those of the shared connections."""
+        """The counts of the shared connections."""
         self.spans: Mapping[str, int] = {}
-        """The ends of spans of traces, where there are any."""
+        """The number of spans of traces, by how they ended; empty where there are none."""
         self._written = (
             requests, refusals, received, forwards, peer_refused,
             self._system_time, self._queue_wait, self._hops, self.passed_head,
@@ -88,21 +90,23 @@ class NodeMetrics(Collector):
         self.tokens = token_metrics(machine)
         self.recent = Recent()
         self.forwards_left: dict[int, int] = {}
-        """Forwards to each neighbor, by its handle, whatever came back."""
+        """The number of forwards that left for each neighbor, by its handle, however they ended."""
         self.pulls_left: dict[int, int] = {}
-        """Those of them that it had asked for."""
+        """The number of those forwards for which the neighbor had asked."""
         for neighbor in machine.neighbors:
             self.joined(neighbor.handle, neighbor.id)
         self.count_clients: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0)
-        """How many have a session here, have left for another server, and were put off."""
+        """Returns how many clients have a session here, how many have left for another server, and
+        how many were put off."""
         self.engine_looks: Mapping[str, int] | None = None
-        """The ends of looks at engines' pages; None where nobody listens to engines."""
+        """The number of looks at engines' pages, by how they ended; None where no engine is
+        watched."""
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
 
     def watched(self, relays: Relays) -> Relays:
-        """Returns them, counted from now on."""
+        """Returns these relays, whose ends are counted from now on."""
         relays.on_head = self.passed_head.observe
         self.passed_ends = relays.ends
         return relays
@@ -110,8 +114,7 @@ class NodeMetrics(Collector):
     @property
     def answered(self) -> tuple[int, float]:
         """Returns how many clients' requests are done, and the sum of their system times in
-        seconds.
-        """
+        seconds."""
         return self._system_time.count, self._system_time.total
 
     def ended(self, *ends: str) -> int:
@@ -119,7 +122,7 @@ class NodeMetrics(Collector):
         return sum(self._requests[end,] for end in ends)
 
     def home_ended(self, answer: Answer) -> None:
-        """A client's request has its answer."""
+        """Count a client's request that has its answer."""
         outcome = answer.outcome
         self._requests[outcome,] += 1
         if outcome is DONE:
@@ -133,29 +136,29 @@ class NodeMetrics(Collector):
             self.gateway.not_done(answer)
 
     def home_refused(self, reason: Refusal) -> None:
-        """A client's request was not accepted."""
+        """Count a client's request that was not accepted."""
         self._requests[REFUSED,] += 1
         self._refusals[reason,] += 1
         self.recent.ended(REFUSED)
 
     def foreign_ended(self, origin: int, outcome: str) -> None:
-        """A neighbor's request has its answer; if it has left since, nobody counts."""
+        """Count a neighbor's request that has its answer, unless the neighbor has left since."""
         neighbor = self._machine.neighbors.by_handle.get(origin)
         if neighbor is not None:
             self._received[neighbor.id, outcome] += 1
 
     def forwarded(self, neighbor: str, outcome: str) -> None:
-        """A forward has ended so; if its neighbor has left since, nobody counts."""
+        """Count the end of a forward, unless its neighbor has left since."""
         if (neighbor, outcome) in self._forwards:
             self._forwards[neighbor, outcome] += 1
 
     def sibling_refused(self, node: str, message: str) -> None:
-        """A message of another node of the cluster was not taken, of SIBLING_MESSAGES."""
+        """Count a refused message of another node of the cluster, of a kind in SIBLING_MESSAGES."""
         self._peer_refused[node, message] = self._peer_refused.get((node, message), 0) + 1
 
     def peer_refused(self, neighbor: str, message: str) -> None:
-        """A message of a neighbor was not taken, of PEER_MESSAGES; if it has left since, nobody
-        counts."""
+        """Count a refused message of a neighbor, of a kind in PEER_MESSAGES, unless the neighbor
+        has left since."""
         if (neighbor, message) in self._peer_refused:
             self._peer_refused[neighbor, message] += 1
 
@@ -165,18 +168,19 @@ class NodeMetrics(Collector):
         return self.forwards_left[handle] - pulled, pulled
 
     def came_back(self, neighbor: str) -> dict[str, int]:
-        """Returns what became of those, by FORWARD_ENDS; the others are away."""
+        """Returns how the forwards to a neighbor ended, by FORWARD_ENDS; all others are still
+        away."""
         return {end: self._forwards[neighbor, end] for end in FORWARD_ENDS}
 
     def joined(self, handle: int, neighbor: str) -> None:
-        """A neighbor has its counters from now on."""
+        """Begin the counters of a neighbor that has joined."""
         self.forwards_left[handle] = self.pulls_left[handle] = 0
         self._received.update(dict.fromkeys(product([neighbor], ENDS), 0))
         self._forwards.update(dict.fromkeys(product([neighbor], FORWARD_ENDS), 0))
         self._peer_refused.update(dict.fromkeys(product([neighbor], PEER_MESSAGES), 0))
 
     def left(self, handle: int, neighbor: str) -> None:
-        """A neighbor that has left has none."""
+        """Drop the counters of a neighbor that has left."""
         del self.forwards_left[handle], self.pulls_left[handle]
         for end in ENDS:
             del self._received[neighbor, end]

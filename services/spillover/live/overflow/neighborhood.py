@@ -1,7 +1,8 @@
-"""The neighbors of one node: who they are, how they are called, the ways to them, what they hear.
+"""The neighbors of one node: which clusters they are, how they are called, the ways to them, and
+what they get to hear.
 
-All of it is by their handles, and comes and goes together while the node runs: who joins or parts,
-the machine says. Which requests go there is not known here.
+All of it is by the neighbors' handles, and comes and goes with them while the node runs; the
+machine says which neighbor joins or parts. Which requests go there is not known here.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ _log.addFilter(OncePerPeriod())
 class Neighborhood:
     """The neighbors that the cluster of `machine` has in `topology`, which was read at `source`.
 
-    `feed` takes what they say, `on_failure` an error of a link's own, `relays` the answers that
-    pass through. The draws of `random` are the links', those of `fault_random` are of what is
-    emulated. Raises InputError for a neighbor without a url.
+    `feed` takes the events that neighbors cause, `on_failure` an error that is a link's own, and
+    `relays` the answers that pass through. The links draw from `random`, and the emulated faults
+    from `fault_random`. Raises InputError for a neighbor without a url.
     """
 
     def __init__(
@@ -67,11 +68,11 @@ class Neighborhood:
         self._emulate = partial(EmulatedLink, timers, fault_random)
         self.links: dict[int, PeerLink] = {}
         self.emulated: dict[int, EmulatedLink] = {}
-        """The way that all takes which leaves for a neighbor."""
+        """The emulated link by which everything leaves for a neighbor, by its handle."""
         self._speaking: dict[int, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._ended: list[PeerLink] = []
-        """Links that ended while nothing listened: they close with the node."""
+        """The links that ended while nothing listened; they close with the node."""
         self.configured = Configured()
         self._node = machine.settings.node
         self.peers = Peers(topology, machine.settings.cluster, self.configured, self._node)
@@ -86,17 +87,17 @@ class Neighborhood:
             self._open(machine.neighbors.index[neighbor.id], neighbor)
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Listen to all of them, in this group of tasks, and connect ahead of need."""
+        """Listen to all neighbors, in this group of tasks, and connect ahead of need."""
         self._group = group
         for handle in self.links:
             self._speak(group, handle)
 
     def stop(self) -> None:
-        """Begin nothing more: the group of tasks ends, and takes no others."""
+        """Begin nothing more: the group of tasks ends, and takes no new ones."""
         self._group = None
 
     async def close(self) -> None:
-        """Let go of all of them. Streams first: an open one holds up the server."""
+        """Let go of all neighbors. Streams are closed first: an open one holds up the server."""
         self.streams.close()
         for link in (*self.links.values(), *self._ended):
             await link.close()
@@ -104,7 +105,8 @@ class Neighborhood:
     # --- what changes -------------------------------------------------------------------------
 
     def go_by(self, topology: Topology) -> None:
-        """Go by this topology from now on. Neighbors join and part by commands after that."""
+        """Go by this topology from now on. Commands say after that which neighbors join and
+        part."""
         self._linked = topology.neighbors(self._machine.settings.cluster, self._node)
         self.peers.go_by(topology)
         self.streams.per_neighbor_max = self._streams_max(topology)
@@ -115,13 +117,14 @@ class Neighborhood:
                 link.use_urls((neighbor.url, *neighbor.more_urls))
 
     def _streams_max(self, topology: Topology) -> int:
-        """Each node of a neighbor may listen to this one, and so may each of several processes
-        that a node is, of which the topology says nothing."""
+        """Returns how many streams of reports a neighbor may open. Each of its nodes may listen to
+        this one, and so may each of several processes that a node is, of which the topology says
+        nothing."""
         listeners = [topology.cluster(one.id).node_count for one in self._linked]
         return max(NODES_MAX, self.clients.streams_max * max(listeners, default=1))
 
     def limits_changed(self) -> None:
-        """The machine has other limits now: so has each link."""
+        """Pass the machine's new limits on to each link."""
         for link in self.links.values():
             link.allow(self._machine.settings.away_limit)
 
@@ -129,7 +132,7 @@ class Neighborhood:
 
     @property
     def interpreters(self) -> Mapping[type[ev.Command], Callable[[Any], None]]:
-        """Returns what carries out the commands about neighbors."""
+        """Returns the callables that carry out the commands about neighbors."""
         return {
             ev.Recall: self._recall,
             ev.AskCancel: self._ask_cancel,
@@ -155,7 +158,7 @@ class Neighborhood:
             link.ask_cancel(command.ref)
 
     def _connect(self, command: ev.Connect) -> None:
-        """A cluster of the topology, which has been changed before, is a neighbor now."""
+        """Connect to a cluster that is a neighbor now; the topology was changed before."""
         neighbor = next(one for one in self._linked if one.id == command.cluster)
         self.peers.join(command.neighbor, neighbor.id, neighbor.delay_ms)
         self._metrics.joined(command.neighbor, neighbor.id)
@@ -165,7 +168,8 @@ class Neighborhood:
         _log.warning(Message("no neighbor", cluster=command.cluster, reason=command.reason))
 
     def _distrust(self, command: ev.Distrust) -> None:
-        """What it told was within its ranges, so that this is a bug."""
+        """Break off a neighbor whose message made the machine raise. The message was within its
+        ranges, so this is a bug."""
         if (link := self.links.get(command.neighbor)) is not None:
             said = Message("bug: dropped what a neighbor told", neighbor=link.cluster)
             _log.error(said, exc_info=command.error)
@@ -173,7 +177,8 @@ class Neighborhood:
             link.distrust()
 
     def _disconnect(self, command: ev.Disconnect) -> None:
-        """What is away there comes back first. What it has sent still finds its way."""
+        """Disconnect from a neighbor. What is away there comes back first; answers that were sent
+        still find their way."""
         handle = command.neighbor
         link = self.links.pop(handle)
         link.disconnect()
@@ -192,7 +197,7 @@ class Neighborhood:
     # --- links --------------------------------------------------------------------------------
 
     def _open(self, handle: int, neighbor: Neighbor) -> None:
-        """Have a link to this neighbor, and speak over it if the others do."""
+        """Open a link to this neighbor, and speak over it if the others do."""
         assert neighbor.url is not None  # noqa: S101 - neighbors without one are refused before
         self.emulated[handle] = self._emulate(neighbor.delay_ms / 1e3)
         self.links[handle] = self._new_link(

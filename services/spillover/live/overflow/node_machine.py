@@ -25,7 +25,7 @@ def make_machine(
     confirms: bool,
 ) -> NodeMachine:
     """Returns the machine of this node of a cluster, which may be one of several processes of one
-    node. With `confirms` it asks about each request before that counts as accepted."""
+    node. With `confirms` the machine asks about each request before that counts as accepted."""
     settings = NodeSettings.of(topology, cluster, node=number, epoch=epoch_of(number))
     own_bytes = (topology.cluster(cluster).at(number).held_part_bytes or 0) // processes
     nodes = max(settings.nodes, processes)
@@ -43,6 +43,6 @@ def make_machine(
 
 
 def epoch_of(number: int) -> int:
-    """Returns the epoch of a life that begins now: later lives have higher ones, and no two nodes
-    of a cluster the same, so that no two stamps of configurations are the same either."""
+    """Returns the epoch of a life that begins now. Later lives have higher epochs, and no two nodes
+    of a cluster have the same: so no two stamps of configurations are the same either."""
     return time.time_ns() // 1_000_000 // NODES_MAX * NODES_MAX + number - 1

@@ -1,7 +1,7 @@
-"""The requests under way at one node: clients' and neighbors', who waits for them, what runs them
-here, and how each comes to its one answer or refusal.
+"""The requests under way at one node: clients' and neighbors', the callers that wait for them, the
+workers that run them here, and how each gets its one answer or refusal.
 
-Where a request goes, the machine says; the ways to neighbors are in `neighborhood`.
+The machine decides where a request goes; `neighborhood` has the ways to neighbors.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 class NodeRequests:
     """The requests under way at the node of `machine`, which run on `workers` or go to the
-    `neighborhood`. `feed` takes what becomes of them; `confirm`, if given, is asked about each
-    before it counts as accepted."""
+    `neighborhood`. `feed` takes the events that result. `confirm`, if given, is called for each
+    request before that counts as accepted."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class NodeRequests:
         self.home = HomeRequests(machine.settings.cluster, room.kept, *fed, *told)
         self.foreign = ForeignRequests(*fed, neighborhood.emulated, *told)
         self.status_of: Callable[[Answer], tuple[int, str]] = lambda _: (200, "")
-        """Says which status a client is told where there is no result, and the reason."""
+        """Returns the status that a client gets where there is no result, and the reason."""
 
     @property
     def left(self) -> Left:
@@ -79,11 +79,11 @@ class NodeRequests:
         return None if ref is None else self._machine.register.visits.get(ref)
 
     def take_no_more(self) -> None:
-        """Refuse all that comes from now on: the node ends."""
+        """Refuse all requests from now on: the node ends."""
         self.home.closed = self.foreign.closed = True
 
     def close(self) -> None:
-        """Let go of all requests. Whoever still waits is told that there will be no answer."""
+        """Let go of all requests. Callers that still wait are told that there will be no answer."""
         self.home.close()
         self.foreign.close()
         self.waiters.close()
@@ -92,7 +92,7 @@ class NodeRequests:
 
     @property
     def interpreters(self) -> Mapping[type[ev.Command], Callable[[Any], None]]:
-        """Returns what carries out the commands about requests."""
+        """Returns the callables that carry out the commands about requests."""
         interpreters: dict[type[ev.Command], Callable[[Any], None]] = {
             ev.Accepted: self._room.on_accepted,
             ev.Refuse: self._refuse,

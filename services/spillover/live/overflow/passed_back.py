@@ -1,9 +1,9 @@
-"""Answers that pass through, on their way back over a link as they come: what a neighbor's request
-is answered with once its answer has begun.
+"""Answers that pass through, on their way back over a link as they come: the answer to a neighbor's
+request, once it has begun.
 
-Each frame leaves through the emulated link, in order. One that is lost there breaks the answer off,
-as a connection of TCP would: what comes after it means nothing. What waits on the link counts as
-unsent, and so does what the neighbor has not read.
+Each frame leaves through the emulated link, in order. A frame that is lost there breaks the answer
+off, as a lost connection of TCP would: what comes after it means nothing. Bytes that wait on the
+link count as unsent, and so do those that the neighbor has not read.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from spillover.model.passed import Fields, PassedHead
 from spillover.model.request import Answer
 
 UNSENT_MAX_BYTES = 65_536
-"""A source is paused while more than this is on the emulated link, which so carries that much at
-most in each of its delays."""
+"""A source is paused while more than this is on the emulated link. The link so carries at most that
+much in each of its delays."""
 
 UNSENT_RESUME_BYTES = 16_384
 """A paused source goes on when less than this is on the emulated link."""
@@ -37,11 +37,12 @@ Why: small frames take more memory than their bytes."""
 
 
 class Outlet(Protocol):
-    """The connection on which a neighbor waits for an answer. Nothing is done once it has gone."""
+    """The connection on which a neighbor waits for an answer. Its calls do nothing once it has
+    gone."""
 
     def begin(self, frame: bytes, on_flow: Callable[[bool], None]) -> None:
-        """Say that frames follow, this one first. `on_flow` is told True while the neighbor does
-        not read."""
+        """Say that frames follow, this one first. `on_flow` is called with True when the neighbor
+        stops reading, and with False when it reads again."""
 
     def write(self, data: bytes) -> None:
         """Write a piece of the body."""
@@ -50,29 +51,30 @@ class Outlet(Protocol):
         """Write the last frame."""
 
     def whole(self, message: bytes) -> None:
-        """Write all of an answer at once. No frame of it has left before."""
+        """Write a whole answer at once, before any frame of it has left."""
 
     def break_off(self, why: bytes) -> None:
         """Break the answer off. The neighbor is told why (`wire.encode_broken`), unless all that
         can be done is to close the connection."""
 
     def stay(self, now_s: float, waited_s: float) -> Stay:
-        """Returns how long the request has been here by now, with so long on the way back."""
+        """Returns how long the request has been here by now; `waited_s` of it was on the way
+        back."""
 
 
 class WayBack(NamedTuple):
-    """The way back to a neighbor, and the calls that tell what becomes of the answer."""
+    """The way back to a neighbor, and the calls that report how the answer fares on it."""
 
     link: EmulatedLink | None
     """The emulated link to the neighbor; None if it is no neighbor any more."""
     settle: Callable[[Told], None]
-    """Is called if no answer has begun, with all that the request has come to."""
+    """Called if no answer has begun, with the outcome of the request."""
     began: Callable[[], None]
-    """Is called when the head has left: all that follows leaves by the outlet."""
+    """Called when the head has left: all that follows leaves by the outlet."""
     left: Callable[[], None]
-    """Is called when the end has left."""
+    """Called when the end has left."""
     broke: Callable[[], None]
-    """Is called when the link has lost a frame: the answer is broken off."""
+    """Called when the link has lost a frame, so that the answer is broken off."""
 
 
 class PassedBack:
@@ -92,10 +94,10 @@ class PassedBack:
         self._is_behind = False
         """True while the neighbor does not read."""
         self._is_over = False
-        """True once what is still on the link means nothing."""
+        """True once the frames that are still on the link mean nothing."""
         self._whole: PassedHead | None = None
-        """The head of an answer that is there at once: it is one message, as that to any other
-        forward."""
+        """The head of an answer that is there at once. Such an answer is one message, like that to
+        any other forward."""
         self._held = b""
         """The body of an answer that is there at once."""
 

@@ -1,10 +1,10 @@
 """The way to a neighbor of a cluster through which requests pass: as `peer_link`, but requests are
 handed over as they are, and an answer may begin before it ends.
 
-As long as nothing has begun, all is as for any forward; so it is for an answer that comes at once.
-Where one begins before, its head, pieces and end come, in frames of a shared connection or in those
-of `passed_wire`, and go to the relay of the visit; the end is the answer. A connection that breaks
-before that has lost it.
+As long as no answer has begun, all is as for any forward; so it is for an answer that comes at
+once. If an answer begins before it ends, its head, pieces and end come in frames, of a shared
+connection or of `passed_wire`, and go to the relay of the visit. Only the end makes it an answer:
+one whose connection breaks before is lost.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class PassedLink(PeerLink):
         )
 
     def _passed(self, way: ForwardWay, coming: _Coming, kind: int, told: bytes) -> None:
-        """Something has come back on a shared connection, or nothing will."""
+        """Take what has come back on a shared connection, or the news that nothing will."""
         try:
             if kind == BEGIN:
                 assert isinstance(way.asked, SharedCall)  # noqa: S101 - it has come by it
@@ -88,12 +88,12 @@ class PassedLink(PeerLink):
             self._obey(link.Broken(way.command.ref))
 
     def _answered(self, told: ev.ForwardAnswered) -> None:
-        """The answer was whole. Its connection may still have to be told so."""
+        """Feed in an answer that was whole. Its connection may still have to be told so."""
         if self._is_awaited(told.ref):
             self._feed(told)
 
     def _is_awaited(self, ref: int) -> bool:
-        """Whether an answer is still waited for, which has come now."""
+        """Returns whether an answer that has come now is still waited for."""
         if not self._machine.answered(ref):
             return False
         del self._ways[ref]
@@ -115,7 +115,7 @@ class PassedLink(PeerLink):
     def _came_at_once(
         self, way: ForwardWay, message: bytes, sent_s: float, received_s: float
     ) -> None:
-        """Raises MalformedMessage."""
+        """Feed in an answer that came at once. Raises MalformedMessage."""
         ref = way.command.ref
         whole = passed_wire.decode_whole(message, self._heads)
         answer = whole.answer
@@ -149,7 +149,8 @@ class _Coming:
         self._obey = obey
         self._relay: Relay | None = None
         self._legs_s = 0.0, 0.0, 0.0
-        """The way there, and back, and of the way there what opening a connection took."""
+        """The seconds of the way there, of the way back, and of opening a connection, which is a
+        part of the way there."""
 
     def on_head(self, status: int, headers: dict[bytes, bytes]) -> OnBody | None:
         """Returns what takes the frames of the answer, if any follow (`OutgoingRequest`)."""

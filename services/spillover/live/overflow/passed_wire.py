@@ -1,9 +1,9 @@
-"""What nodes say to each other of requests that pass through (decision 0043), as bytes: a request,
+"""The messages between nodes about requests that pass through (decision 0043), as bytes: a request,
 and its answer.
 
 An answer that is there at once is one message. Any other comes in frames, each of them a kind, a
-length and so many bytes: its head, pieces of its body, its end; without its end it is none. In a
-message, what is JSON (`wire`) comes first, and behind it what is passed on as it is.
+length and that many bytes: its head, pieces of its body, its end. Without its end it is no answer.
+A message begins with what is JSON (`wire`), followed by the bytes that are passed on as they are.
 """
 
 from __future__ import annotations
@@ -40,19 +40,20 @@ HEAD, BODY, END = b"HBE"
 _FIRST, _OTHERS = (HEAD,), (BODY, END)
 
 MESSAGE_LIMIT_BYTES = 262_144
-"""The largest frame that is no piece of a body."""
+"""The largest frame, in bytes, that is no piece of a body."""
 
 FRAME: Final = struct.Struct(">BI")
 _pack, _unpack_from = FRAME.pack, FRAME.unpack_from
 _LENGTH: Final = struct.Struct(">I")
 _MESSAGE: Final = struct.Struct(">BII")
-"""How a frame with a message begins."""
+"""The beginning of a frame with a message: its kind and two lengths."""
 _LENGTHS: Final = struct.Struct(">III")
 """The lengths of an answer that is there at once: of its JSON, its head and its body."""
 
 
 class HeadBody(msgspec.Struct, omit_defaults=True):
-    """How an answer begins, and what it took until then; fields as in `wire.AnswerBody`."""
+    """The beginning of an answer, and what it took until then; fields are as in
+    `wire.AnswerBody`."""
 
     path: Path
     held_ms: Milliseconds
@@ -83,7 +84,8 @@ def encode_pass(
 
 
 def decode_pass(body: bytes) -> Forwarded:
-    """Returns what was encoded; the work is a view of the body. Raises MalformedMessage."""
+    """Returns the request that was encoded; its work is a view of the body. Raises
+    MalformedMessage."""
     told, work = _apart(memoryview(body))
     forwarded = decode_forward(bytes(told))
     forwarded.request.work, forwarded.request.size_bytes = work, len(body)
@@ -105,7 +107,7 @@ def encode_head(head: PassedHead, so_far: SoFar, stay: Stay) -> bytes:
 
 
 def decode_head(message: bytes) -> tuple[PassedHead, SoFar, Stay]:
-    """Raises MalformedMessage."""
+    """Returns the head, what the answer took so far, and the stay. Raises MalformedMessage."""
     told, encoded = _apart(memoryview(message))
     try:
         body = decoded(_decode_head, bytes(told))
@@ -117,17 +119,17 @@ def decode_head(message: bytes) -> tuple[PassedHead, SoFar, Stay]:
 
 
 def piece_head(size_bytes: int) -> bytes:
-    """Returns how a frame begins with so much of the body, which follows."""
+    """Returns the beginning of a frame for so much of the body, which follows."""
     return _pack(BODY, size_bytes)
 
 
 def encode_end(trailers: Fields, answer: Answer, stay: Stay) -> bytes:
-    """Returns the frame that says that an answer was whole, and what it came to."""
+    """Returns the frame that says that an answer was whole, and what its outcome is."""
     return _message(END, encode_answer(answer, stay), encode_fields(trailers))
 
 
 def decode_end(message: bytes) -> tuple[Fields, Answer]:
-    """Raises MalformedMessage."""
+    """Returns the trailers and the answer. Raises MalformedMessage."""
     told, encoded = _apart(memoryview(message))
     answer, _ = decode_answer(bytes(told))
     answer.result = None  # it has come in pieces
@@ -137,7 +139,8 @@ def decode_end(message: bytes) -> tuple[Fields, Answer]:
 def encode_whole(
     head: PassedHead, body: bytes, trailers: Fields, answer: Answer, stay: Stay
 ) -> bytes:
-    """Returns an answer that is there at once, without frames: what it took is told once."""
+    """Returns an answer that is there at once, without frames, so that its times are stated
+    once."""
     told, encoded = encode_answer(answer, stay), head.encode()
     lengths = _LENGTHS.pack(len(told), len(encoded), len(body))
     behind = encode_fields(trailers) if trailers else b""
@@ -155,7 +158,7 @@ class Whole(NamedTuple):
 
 
 def decode_whole(message: bytes, known: Known[PassedHead]) -> Whole:
-    """Returns what was encoded; heads that have come before are `known`. Raises
+    """Returns the answer that was encoded; `known` has the heads that have come before. Raises
     MalformedMessage."""
     if len(message) < _LENGTHS.size:
         raise MalformedMessage(f"expected {_LENGTHS.size} bytes or more, got {len(message)}")
@@ -184,7 +187,7 @@ def _message(kind: int, told: bytes, encoded: bytes) -> bytes:
 
 
 def _apart(message: memoryview) -> tuple[memoryview, memoryview]:
-    """What is JSON, and what is behind it."""
+    """Returns the part that is JSON, and the part behind it."""
     if len(message) < _LENGTH.size:
         raise MalformedMessage("expected a length of 4 bytes")
     (length,) = _LENGTH.unpack_from(message)
@@ -198,34 +201,34 @@ OnPiece: TypeAlias = Callable[[bytes], None]
 
 
 class Messages(Protocol):
-    """What takes one answer that comes in frames. All may raise MalformedMessage."""
+    """The receiver of one answer that comes in frames. Each call may raise MalformedMessage."""
 
     def begin(self, message: bytes) -> OnPiece:
-        """The head. Returns what takes the body, piece by piece."""
+        """Take the head. Returns the callable that takes the body, piece by piece."""
 
     def end(self, message: bytes) -> None:
-        """It was whole."""
+        """Take the end, which says that the answer was whole."""
 
 
 class FrameReader:
-    """Reads the frames of one answer, as they come. Pieces of the body are handed on at once, in
-    parts where they have come in parts; messages whole."""
+    """A reader of the frames of one answer, as they come. It hands pieces of the body on at once,
+    in parts where they have come in parts, and messages whole."""
 
     __slots__ = ("_has_ended", "_kept", "_kind", "_left_bytes", "_messages", "_on_piece")
 
     def __init__(self, messages: Messages) -> None:
         self._messages = messages
         self._on_piece: OnPiece | None = None
-        """The callable that takes pieces; None but between the head and the end."""
+        """The callable that takes pieces of the body; None except between the head and the end."""
         self._has_ended = False
         self._kind = 0
         self._left_bytes = 0
-        """How much of the frame that is read has not come yet."""
+        """The number of bytes of the current frame that have not come yet."""
         self._kept = b""
-        """What has come of a message, or of what says how long a frame is."""
+        """The bytes that have come of a message, or of the start of a frame."""
 
     def feed(self, data: bytes | bytearray) -> None:
-        """More has come. Raises MalformedMessage."""
+        """Read more bytes of the answer. Raises MalformedMessage."""
         if self._on_piece is not None and not (self._kind or self._kept):
             size_bytes = len(data) - FRAME.size
             # A frame with a piece of the body and nothing else: as it mostly comes, of streams.
@@ -248,7 +251,7 @@ class FrameReader:
                 self._finish()
 
     def _begin(self, data: bytes | bytearray, at: int) -> int:
-        """Read how a frame begins, as far as it is there. Returns where the rest is."""
+        """Read the start of a frame, as far as it is there. Returns the position behind it."""
         upto = at + FRAME.size - len(self._kept)
         self._kept += data[at:upto]
         if len(self._kept) < FRAME.size:

@@ -1,6 +1,8 @@
-"""The HTTP clients by which a node calls other nodes. Where their urls are `https` each side proves
-which cluster it is, and a connection counts only once it was answered on: a request surely does not
-leave on one whose other end does not believe this side.
+"""The HTTP clients by which a node calls other nodes.
+
+Where their urls are `https`, each side proves which cluster it is, and a connection counts only
+once it was answered on: a request surely does not leave on one whose other end does not believe
+this side.
 """
 
 from __future__ import annotations
@@ -28,19 +30,21 @@ if TYPE_CHECKING:
     from spillover.live.tls.rotation import Credentials
 
 CANCELS_AT_ONCE_MAX = 64
-"""Cancels that await their answer, each on a connection of its own. Others wait for one of them."""
+"""The most cancels that await their answers at a time, each on a connection of its own. Others wait
+for one of these connections."""
 
 CONNECTIONS_SPARE = 16
-"""The connections beyond one for each request away: the stream of reports, and the warm ones."""
+"""The number of connections beyond one for each request away: for the stream of reports, and warm
+ones."""
 
 CONNECTIONS_TLS_MAX = 512
-"""The most connections with TLS to one neighbor; each takes 100 KiB or more here and there. What is
-beyond that is decided again."""
+"""The most connections with TLS to one neighbor; each takes 100 KiB or more at either end. A
+request beyond them is decided again."""
 
 
 class PeerClients:
-    """The clients of one node. `credentials` are its certificate and the CAs that it believes; not
-    used where nothing is encrypted between nodes. Raises InputError where they are missing."""
+    """The clients of one node. `credentials` are its certificate and the CAs that it believes; they
+    are not used where nothing is encrypted between nodes. Raises InputError if they are missing."""
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class PeerClients:
         moving: Moving | None = None,
     ) -> None:
         if not topology.is_secure:
-            credentials = None  # they are for other doors
+            credentials = None  # the node's other doors use them
         elif credentials is None:
             expected = "expected certificates for nodes whose urls are https://"
             raise InputError("topology", "clusters", expected)
@@ -71,17 +75,17 @@ class PeerClients:
 
     @property
     def streams_max(self) -> int:
-        """Returns how many streams of reports a neighbor may have: with a name that is proved one,
-        since nobody else can end it by asking for another."""
+        """Returns how many streams of reports a neighbor may have. A neighbor that has proved its
+        name has one, since nobody else can end it by asking for another."""
         return 1 if self.is_secure else STREAMS_PER_NEIGHBOR_MAX
 
     def can_call(self, url: str) -> bool:
-        """Returns whether what is at this url is called as all others are."""
+        """Returns whether this url has the scheme by which all others are called."""
         return url.startswith("https:") == self.is_secure
 
     def of_link(self, url: str, caller: Caller, away_max: int, *, reads_small: bool) -> HttpClient:
-        """Returns one for a link over which so many requests may be away; `reads_small` of their
-        answers."""
+        """Returns a client for a link over which so many requests may be away. With `reads_small`,
+        answers are read in small parts."""
         told = self._writes, self._moving, self._heads
         client = self._make(
             url,
@@ -95,7 +99,7 @@ class PeerClients:
         return client
 
     def of_question(self, url: str, caller: Caller, body_limit_bytes: int) -> HttpClient:
-        """Returns one to ask a single thing."""
+        """Returns a client for a single question."""
         return self._make(url, caller, body_limit_bytes=body_limit_bytes)
 
     def connections_max(self, away_max: int) -> int:
@@ -115,7 +119,7 @@ class PeerClients:
         return HttpClient(url, headers=headers, **options)
 
     def _retire(self, credentials: Credentials, *, renewed: bool) -> None:
-        """Certificates have ended, or there are others."""
+        """Retire connections, since certificates have ended or were renewed."""
         for client in list(self._clients):
             client.retire(credentials.is_over)
             if renewed:

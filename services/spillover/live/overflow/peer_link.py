@@ -1,15 +1,15 @@
 """The way to one neighbor: requests handed to it, and the stream of its reports.
 
-Requests share a connection (`shared_calls`), or each is one POST that is held open until the answer
-comes back on it, where the neighbor speaks version 2. They leave through the emulated link of this
-direction, which has the delay and the faults; the neighbor does the same with its answers and
-reports.
+Requests share a connection (`shared_calls`). With a neighbor that speaks version 2, each is one
+POST instead, held open until the answer comes back on it. Requests leave through the emulated link
+of this direction, which has the delay and the faults; the neighbor does the same with its answers
+and reports.
 
-A cancel that somebody waits for is a frame, or a call of its own in version 2: the answer tells
-what came of it.
+A cancel whose answer is awaited is a frame, or a call of its own in version 2; its answer tells how
+the request ended.
 
-What becomes of a forward, when a cancel is sent again and what silence means are the rules of
-`core.overflow.link`, which are obeyed here.
+The rules of `core.overflow.link`, which are obeyed here, say how a forward ends, when a cancel is
+sent again and what silence means.
 """
 
 from __future__ import annotations
@@ -54,32 +54,37 @@ from spillover.model.request import DONE
 CANCEL_TIMEOUT_S = 2.0
 
 REFUSAL_STATUSES = frozenset({400, 403, 404, 405, 408, 413, 422, 429, 503})
-"""Answers that a node gives only before it has accepted, and 503 also for what it accepted and has
-surely not run: the request surely will not run there. 504 is none of them: a gateway in between
-says so of what it has passed on."""
+"""The statuses of a refused request that surely will not run there. A node gives them only before
+it has accepted the request; 503 it also gives for an accepted request that surely has not run. 504
+is not among them, since a gateway in between says so of requests that it has passed on."""
 
 NO_TIMES = "times that cannot be: left out"
-"""The log says this of an answer that is taken without its times."""
+"""The log's words on an answer that is taken without its times."""
 
 LINES = Pace(per_s=2000.0, burst=500.0)
-"""The pace at which reports and questions of one neighbor are heard, however many it sends: a
-report each millisecond, the shortest period, and as much again. More would take the processor time
-of all others."""
+"""The pace at which reports and questions of one neighbor are heard, in lines per second: a report
+in each millisecond, which is the shortest period, and as many again. More lines would take
+processor time from all other neighbors."""
 
 COMPLAIN_AGAIN_S = 60.0
-"""So far apart it is said that messages of one kind are not understood. A metric counts them."""
+"""The least time, in seconds, between two log lines about malformed messages of one kind. A metric
+counts all of them."""
 
 LOOK_AGAIN_S = 1.0
-"""So often it is looked whether anything is under way to a node that the neighbor has no more."""
+"""The time, in seconds, between two looks at whether anything is under way to a node that has left
+the neighbor."""
 
 NOT_A_NEIGHBOR = 403
-"""Whoever is at the neighbor's address does not take this node for its neighbor."""
+"""The status by which the server at the neighbor's address says that this node is no neighbor of
+its own."""
 
 NOT_READY = 503
-"""Whoever is at the neighbor's address is to be listened to by nobody, as it drains or ends."""
+"""The status by which the server at the neighbor's address wants nobody to listen to it, as it
+drains or ends."""
 
 _QUERY = re.compile(r"\?\S*(?=: )")
-"""The query of a question for reports, which is left out of the log's words on its end."""
+"""The query of a question for reports. The log leaves it out where it says why the question
+ended."""
 
 _log = logging.getLogger(__name__)
 
@@ -88,30 +93,30 @@ OnForward = Callable[[str], None]
 
 @dataclass(slots=True, eq=False)
 class ForwardWay:
-    """What carries one forward, from the decision until something has come back."""
+    """The carrier of one forward, from the decision until the forward has come back in some way."""
 
     command: ev.Forward
     decided_s: float
     client: HttpClient
-    """What it leaves by: it is cancelled there."""
+    """The client by which the forward leaves, and by which it is cancelled."""
     calls: Calls
-    """Those of the node that it leaves for."""
+    """The calls of the node to which the forward goes."""
     left_s: float
-    """When it was given to a connection, or began to wait for one to open."""
+    """The time when the forward was given to a connection, or began to wait for one to open."""
     parcel: Parcel | None = None
     """The message on the emulated link; None where nothing is emulated."""
     asked: SharedCall | OutgoingRequest | None = None
-    """None as long as it has not left."""
+    """The exchange of the forward; None as long as it has not left."""
 
 
 class PeerLink:
     """The sending side of a link, to the neighbor with the handle `neighbor`. `agreement` has what
     the two have said of each other.
 
-    Everything leaves through `emulated_link`. `feed` takes the events that come of it; `on_forward`
-    hears what became of each forward: answered, refused, lost or recalled; `on_refused` which kind
-    of message of the neighbor was not taken, of `metrics.PEER_MESSAGES`; `on_failure` of an error
-    by which nothing more can be said over the link.
+    Everything leaves through `emulated_link`. `feed` takes the events that result. `on_forward`
+    gets the end of each forward: answered, refused, lost or recalled. `on_refused` gets the kind,
+    one of `metrics.PEER_MESSAGES`, of each message of the neighbor that was not taken. `on_failure`
+    gets an error for which nothing more can be said over the link.
     """
 
     PASSES = False
@@ -154,23 +159,23 @@ class PeerLink:
             self._know(one)
         self._client, self.shared = self._clients_of[self.url], self._shared_of[self.url]
         self._gone: str | None = None
-        """The address that is called, if the neighbor has no such node any more."""
+        """The address that is called, if the neighbor no longer has a node there; else None."""
         self._looks_again = False
         self._closing = set[asyncio.Task[None]]()
-        """What ends the connections to nodes that the neighbor has no more."""
+        """The tasks that end the connections to nodes that have left the neighbor."""
         self._ways: dict[int, ForwardWay] = {}
         self._cancels_asked = 0
         self._cancels_waiting: deque[int] = deque()
         self._complained: dict[str, float] = {}
-        """When it was said last that messages of a kind are not understood."""
+        """The time of the last log line on malformed messages, by their kind."""
         self._is_distrusted = False
-        """What it told made the machine raise: its stream is to break off."""
+        """Whether a message of the neighbor made the machine raise: its stream is to break off."""
         self._last_line = b""
         """The last line of the neighbor's stream of reports."""
         self._calls = SPOKEN[0]
         """The calls of the newest version that both speak, as far as is known."""
         self._opens = asyncio.Event()
-        """Whether the next stream of reports is to be opened."""
+        """Set when the next stream of reports is to be opened."""
         interpreters: dict[type, Callable[[Any], None]] = {
             link.LetGo: self._let_go,
             link.Ended: self._ended,
@@ -190,12 +195,12 @@ class PeerLink:
 
     @property
     def forward_path(self) -> str:
-        """Returns where requests are posted to."""
+        """Returns the path to which requests are posted."""
         return self._calls.forward
 
     def warm(self) -> None:
-        """Open a connection ahead of need. A neighbor that is not there yet is no error: another
-        is opened once it reports."""
+        """Open a connection ahead of need. It is no error if the neighbor is not there yet: another
+        connection is opened once it reports."""
         self.shared.open()
 
     async def close(self) -> None:
@@ -210,9 +215,8 @@ class PeerLink:
         await asyncio.gather(*self._closing)
 
     def ask_federation(self, body: bytes, timeout_s: float) -> asyncio.Future[Response]:
-        """Ask about the federation. That is not delayed, but no link that is cut carries it: the
-        future raises NotDelivered then, and else as that of HttpClient.
-        """
+        """Ask about the federation. The link's delay does not apply, but a link that is cut carries
+        nothing: the future then raises NotDelivered, and else as that of HttpClient."""
         if self._emulated_link.cut:
             cut: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
             cut.set_exception(NotDelivered(f"the link to cluster {self.cluster} is cut"))
@@ -245,13 +249,13 @@ class PeerLink:
         self._obey(link.CancelAsked(ref))
 
     def allow(self, away_max: int) -> None:
-        """Let so many requests be away from now on."""
+        """Let up to so many requests be away from now on."""
         self._away_max = away_max
         for client in self._clients_of.values():
             client.connections_max = self._clients.connections_max(away_max)
 
     def disconnect(self) -> None:
-        """The neighbor is none any more: give up what is away there. `close` comes next."""
+        """Give up all that is away at a neighbor that has left. `close` comes next."""
         self._obey(link.Disconnected())
 
     # --- what the machine says ----------------------------------------------------------------
@@ -279,7 +283,7 @@ class PeerLink:
         self._obey(link.Broken(ref))
 
     def _leave(self, way: ForwardWay) -> None:
-        """The forward has come through the emulated link."""
+        """Send a forward that has come through the emulated link."""
         self._machine.left(way.command.ref)
         way.left_s = time.monotonic()
         self._post(way, way.left_s)
@@ -297,7 +301,7 @@ class PeerLink:
         way.asked = way.client.send("POST", way.calls.forward, came_back, body=body, timeout_s=None)
 
     def _told(self, way: ForwardWay, kind: int, told: bytes) -> None:
-        """Something has come back on a shared connection, or nothing will."""
+        """Take what has come back on a shared connection, or the news that nothing will."""
         ref = way.command.ref
         if kind == ANSWER_FRAME:
             sent_s = 0.0 if way.asked is None else way.asked.sent_s
@@ -329,7 +333,7 @@ class PeerLink:
     def _take_answer(
         self, way: ForwardWay, message: bytes, sent_s: float, received_s: float
     ) -> None:
-        """Tell the cluster the answer that a message has, if it is still waited for."""
+        """Feed in the answer that a message has, if it is still waited for."""
         ref = way.command.ref
         try:
             answer, stay = wire.decode_answer(message)
@@ -423,9 +427,11 @@ class PeerLink:
         self._shared_of[url] = SharedCalls(client, self._clients.shared, complain)
 
     def use_urls(self, urls: Sequence[str]) -> None:
-        """The neighbor's nodes have these addresses from now on. The one that is called is called
-        until it is silent, or wants another one to be called: also one that is none any more, which
-        drains and has what is away there."""
+        """Use these addresses of the neighbor's nodes from now on.
+
+        The node that is called now is called until it is silent, or wants another one to be called.
+        That holds too for a node that has left the neighbor: it drains, and has what is away there.
+        """
         called = self.url
         if called in urls:
             first = urls.index(called)
@@ -457,7 +463,7 @@ class PeerLink:
             self._timers.at(time.monotonic() + LOOK_AGAIN_S, self._close_unused)
 
     def _close_unused(self, _: float) -> None:
-        """Let go of what goes to nodes that the neighbor has no more, once nothing is under way
+        """Close the connections to nodes that have left the neighbor, once nothing is under way
         there."""
         self._looks_again = False
         for url in self._clients_of.keys() - set(self._urls):
@@ -470,8 +476,9 @@ class PeerLink:
         self._look_for_unused()
 
     async def _read_reports(self, silence_s: float) -> None:
-        """In the newest version that the neighbor speaks too: each time the own one first, since it
-        may have been started anew with another."""
+        """Read the reports in the newest version that both speak. Each time this node's newest
+        version is tried first, since the neighbor may have been started anew with another
+        version."""
         for calls in SPOKEN:
             path = f"{calls.reports}?{self._agreement.query()}"
             try:
@@ -504,7 +511,7 @@ class PeerLink:
         self._feed(_event_of(self.neighbor, said))
 
     def _speak(self, calls: Calls) -> None:
-        """Say everything in this version from now on."""
+        """Use this version for everything from now on."""
         if calls is not self._calls:
             version = calls.version
             _log.info(Message("neighbor speaks", neighbor=self.cluster, protocol=version))
@@ -514,12 +521,12 @@ class PeerLink:
             self.shared.open()
 
     def distrust(self) -> None:
-        """Break the stream of reports off: it begins anew after a pause."""
+        """Break the stream of reports off; it begins anew after a pause."""
         self._is_distrusted = True
 
     def _complain(self, what: str, malformed: wire.MalformedMessage | str) -> None:
-        """Once in a while of each kind, and of each stream of reports: a neighbor at fault may send
-        many."""
+        """Log a malformed message, once in a while for each kind and each stream of reports: a
+        neighbor at fault may send many."""
         self._on_refused(what)
         now_s = time.monotonic()
         if now_s >= self._complained.get(what, -math.inf) + COMPLAIN_AGAIN_S:
@@ -529,7 +536,7 @@ class PeerLink:
 
 
 def _event_of(neighbor: int, said: LoadReport | Question | NothingToDo | None) -> ev.Event:
-    """What the machine hears of a line."""
+    """Returns the event that a line of the neighbor means to the machine."""
     if isinstance(said, Question):
         return ev.WorkAsked(neighbor, said.load, said.group)
     if isinstance(said, NothingToDo):
@@ -538,7 +545,7 @@ def _event_of(neighbor: int, said: LoadReport | Question | NothingToDo | None) -
 
 
 def _found(told: asyncio.Future[Response]) -> bool:
-    """Whether the neighbor says that it cancels the request."""
+    """Returns whether the neighbor says that it cancels the request."""
     if told.cancelled() or told.exception() is not None:
         return False
     response = told.result()

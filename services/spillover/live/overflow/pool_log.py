@@ -1,6 +1,7 @@
-"""What the log of a node says of the servers of its pool, where these are unlike: which takes jobs
-and which does not, and which does none of a type that it is to serve. Each server has its own limit
-of lines: what one does must not hide what another one does.
+"""The log lines on the servers of a node's pool, where these are unlike: which server takes jobs
+and which does not, and which does no job of a type that it is to serve.
+
+Each server has its own limit of lines, so that no server hides another one.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 SAID_AGAIN_S = 600.0
-"""The earliest that the same is said again of a server and a type; once while it goes on. A server
-that has not turned for so long is as one that never has."""
+"""The time, in seconds, after which the same is logged again of a server and a type; it is logged
+once while it goes on. A server that has not turned for so long counts as one that never has."""
 
 TURN_S = 1.0
-"""After a server's first turn nothing is said of others for so long; twice as long each time, up to
-SAID_AGAIN_S. One may turn each second, all day: what is full says 429 and `Retry-After: 1`."""
+"""The time, in seconds, for which no turn is logged after a server's first one. It doubles each
+time, up to SAID_AGAIN_S. A server may turn each second, all day: a full one says 429 and
+`Retry-After: 1`."""
 
 RUN_S = 1.0
-"""The least time between two lines on types that a server does not do."""
+"""The least time, in seconds, between two lines on types that a server does not do."""
 
 TROUBLED = ("down", "degraded", "resting")
-"""States of a server that somebody should look at."""
+"""The states of a server that somebody should look at."""
 
 AT_FAULT = "if the server is at fault, have it say so (not_run_statuses, NotRun): others run it"
 """The advice to an operator where a server rejects all: a rejection is final, since it counts as
@@ -41,18 +43,18 @@ the client's own fault."""
 
 
 class _Turns:
-    """Those of one server: what was said of them, and what is to be."""
+    """The turns of one server: those that were logged, and those that are to be."""
 
     __slots__ = ("count", "lines", "next_s", "now", "said")
 
     def __init__(self, state: str) -> None:
         self.said = self.now = state
         self.count = 0
-        """Turns of which nothing was said yet."""
+        """The number of turns that no line has told yet."""
         self.lines = 0
-        """How many there were, one soon after the other."""
+        """The number of lines that came one soon after the other."""
         self.next_s = -math.inf
-        """When there may be one again."""
+        """The earliest time of the next line."""
 
     def are_to_be_told(self, state: str, now_s: float) -> bool:
         """Take note of the state, and return whether a line is due now."""
@@ -79,12 +81,12 @@ class PoolLog:
         self._types = [kind.id for kind in pool.kinds.values()]
         self._turns = [_Turns(server.state) for server in pool.servers]
         self._said: dict[tuple[int, int], tuple[JobRun, float]] = {}
-        """The run that was last told of each server and type, and when."""
+        """The run that was last logged of each server and type, and the time."""
         self._said_s = [-math.inf for _ in pool.servers]
-        """When the last of these was."""
+        """The time of the last such line, by server."""
 
     def look(self, now_s: float) -> None:
-        """Say what is new."""
+        """Log what is new."""
         for server, turns in zip(self._pool.servers, self._turns, strict=True):
             if turns.are_to_be_told(server.state, now_s):
                 self._say_turns(server.number, turns, now_s)
@@ -100,7 +102,8 @@ class PoolLog:
                     self._say_run(number, kind, run, done_elsewhere)
 
     def _say_turns(self, number: int, turns: _Turns, now_s: float) -> None:
-        """One that is back may have been away meanwhile, more than once."""
+        """Log the turns of a server. One that is back may have been away meanwhile, more than
+        once."""
         server, told = self._pool.servers[number], {}
         if turns.now in TROUBLED:
             runs = list(self._pool.answers.of(number))
@@ -138,6 +141,6 @@ class PoolLog:
 
 
 def pool_log(machine: NodeMachine) -> PoolLog | None:
-    """Returns that of a node; None where its servers are alike."""
+    """Returns the log of a node's pool; None where its servers are alike."""
     servers = unlike_servers(machine.servers)
     return None if servers is None else PoolLog(machine.settings.cluster, servers)

@@ -43,42 +43,47 @@ VERSION = 3
 PEER_PREFIX = "/peer/"
 
 CONFIGURATION = f"{PEER_PREFIX}v2/configuration"
-"""The path of a node's configuration. Any node of the federation may ask a node for it whose stamp
-it has seen."""
+"""The path of a node's configuration. Any node of the federation that has seen the stamp of a
+node's configuration may ask that node for it."""
 
 FIRST = f"{PEER_PREFIX}v2/hello"
-"""A connection with TLS begins with this path, so that each side knows that the other one believes
-it. Any answer will do."""
+"""The path with which a connection with TLS begins, so that each side knows that the other one
+believes it. Any answer will do."""
 PASS = f"{PEER_PREFIX}v2/pass"
-"""A request that passes through is handed over. Asked of those whose reports say `passes`."""
+"""The path to which a request that passes through is handed. Only nodes whose reports say `passes`
+get it."""
 
 SHARED = f"{PEER_PREFIX}v3/shared"
-"""A connection on which this is asked for, with `Upgrade: UPGRADE`, is shared from then on."""
+"""The path that asks for a shared connection, with `Upgrade: UPGRADE`: the connection is shared
+from then on."""
 UPGRADE = b"spillover/3.2"
-"""Which frames follow. Another name, as spillover/3.1, is none: who has asked goes by POST."""
+"""The name of the frames that follow. An end with another name, such as spillover/3.1, shares
+nothing, and requests go by POST."""
 
 SIBLINGS = f"{PEER_PREFIX}v2/siblings"
-"""The stream of what a node tells another node of its own cluster. Asked of no others."""
+"""The path of the stream of what a node tells another node of its own cluster. No other node asks
+for it."""
 
 AT_SIBLING = f"{PEER_PREFIX}v2/site"
-"""Stands before the path of a client's request that a node passes on to one of its own cluster."""
+"""The prefix of the path of a client's request that a node passes on to one of its own cluster."""
 
 STREAM = b"application/spillover-stream"
-"""The content type of an answer to that which has begun: frames (`passed_wire`)."""
+"""The content type of an answer to a passed request, once it has begun: frames (`passed_wire`)."""
 
 PROBLEM = b"application/problem+json"
-"""The content type of all refusals of a node. They have a `reason`, too, which those that are made
-on the way to it have not."""
+"""The content type of all refusals of a node. They also have a `reason`, unlike refusals that are
+made on the way to the node."""
 
 WRONG_VERSION = 400
-"""The status for calls of a version that is not spoken here. Whoever hands a request on takes it
-for surely not accepted."""
+"""The status for calls of a version that is not spoken here. A node that hands a request on takes
+it to mean that the request was surely not accepted."""
 
 TOLD = b"spillover-protocol"
-"""A header of that answer: the versions that are spoken here, newest first. Version 1 has none."""
+"""The header of that answer with the versions that are spoken here, newest first. Version 1 has
+none."""
 
 TOLD_MAX = 8
-"""Versions that are read of what a node says."""
+"""The most versions that are read of a node's list."""
 
 _OF_PATH = re.compile(rf"{PEER_PREFIX}v([0-9]{{1,9}})(?:/|\Z)")
 
@@ -94,13 +99,13 @@ class Calls(NamedTuple):
 
     @classmethod
     def of(cls, version: int) -> Calls:
-        """Returns those of this version."""
+        """Returns the calls of this version."""
         names = ("forward", "cancel", "reports", "federation")
         return cls(version, *(f"{PEER_PREFIX}v{version}/{name}" for name in names))
 
 
 SPOKEN = (Calls.of(VERSION), Calls.of(VERSION - 1))
-"""The newest first."""
+"""The calls of the versions that are spoken here, the newest first."""
 
 VERSIONS = tuple(calls.version for calls in SPOKEN)
 
@@ -108,13 +113,13 @@ TELLING = " ".join(map(str, VERSIONS))
 
 
 def is_of_another_version(path: str) -> bool:
-    """Returns whether this is a call of a version that is not spoken here."""
+    """Returns whether this is the path of a call of a version that is not spoken here."""
     found = _OF_PATH.match(path)
     return found is not None and int(found[1]) not in VERSIONS
 
 
 def read_versions(told: str) -> tuple[int, ...]:
-    """Returns the versions that a node says it speaks; none where it says something else."""
+    """Returns the versions in a node's list; none where it is no such list."""
     words = told.split(" ", TOLD_MAX)[:TOLD_MAX]
     if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
         return ()
@@ -122,7 +127,7 @@ def read_versions(told: str) -> tuple[int, ...]:
 
 
 def difference(there: Sequence[int]) -> str:
-    """Returns words for versions there of which none is spoken here."""
+    """Returns words for versions at the other end of which none is spoken here."""
     told = " or ".join(map(str, there))
     own = " or ".join(map(str, VERSIONS))
     return f"protocol: version {own} here, {told or 'another'} there"

@@ -1,7 +1,7 @@
-"""What became of clients' requests in the last seconds: counts, and how long the done ones took.
+"""The ends of clients' requests in the last seconds: counts, and how long the done ones took.
 
-A ring of seconds, each with a histogram on a logarithmic scale, so that its size is fixed and one
-request costs a clock, a search and an addition. What is of all time is in `metrics`.
+It is a ring of seconds, each with a histogram on a logarithmic scale, so that its size is fixed and
+one request costs a clock, a search and an addition. The counts of all time are in `metrics`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from itertools import accumulate
 from spillover.model.request import Outcome
 
 WINDOW_S = 10
-"""The second under way and the nine before it."""
+"""The length of the window in seconds: the current second and the nine before it."""
 
 STEPS_PER_DOUBLING = 8
-"""A quantile is off by half a step at most: 4.5 %."""
+"""The number of steps for each doubling of a duration. A quantile is off by half a step at most:
+4.5 %."""
 
 SHORTEST_S, DOUBLINGS = 1e-4, 25
-"""Durations count from 0.1 ms to 56 minutes; what is shorter or longer counts as that."""
+"""The range of durations, from 0.1 ms to 56 minutes. A shorter or longer one counts as its end."""
 
 BOUNDS_S: tuple[float, ...] = tuple(
     SHORTEST_S * 2.0 ** (step / STEPS_PER_DOUBLING)
@@ -36,8 +37,9 @@ REFUSED = "refused"
 
 @dataclass(frozen=True, slots=True)
 class RecentEnds:
-    """Clients' requests that ended within the window. `failed` has those of unknown outcome in it.
-    `p50_s` and `p99_s` are of the system times of what was done, None where nothing was."""
+    """The clients' requests that ended within the window. Those of unknown outcome count as
+    `failed`. `p50_s` and `p99_s` are of the system times of done requests, None where there are
+    none."""
 
     done: int
     failed: int
@@ -63,7 +65,7 @@ class _Second:
 
 
 class Recent:
-    """`clock` counts seconds and never goes back."""
+    """The recent ends of one node. `clock` counts seconds and never goes back."""
 
     __slots__ = ("_clock", "_ring", "_second", "_until_s")
 
@@ -72,19 +74,19 @@ class Recent:
         self._ring = [_Second() for _ in range(WINDOW_S)]
         self._second = self._ring[0]
         self._until_s = 0.0
-        """When the second that `_second` counts is over."""
+        """The time when the second that `_second` counts is over."""
 
     def done(self, system_time_s: float) -> None:
-        """A request is done."""
+        """Count a request that is done."""
         second = self._second if self._clock() < self._until_s else self._now()
         second.done[bisect_left(BOUNDS_S, system_time_s)] += 1
 
     def ended(self, how: str) -> None:
-        """A request has ended otherwise: an Outcome, or REFUSED."""
+        """Count a request that has ended otherwise: by an Outcome, or as REFUSED."""
         self._now().others[how] += 1
 
     def read(self) -> RecentEnds:
-        """Returns what there is of the window, now."""
+        """Returns the ends within the window, as of now."""
         since = int(self._clock()) - WINDOW_S
         seconds = [second for second in self._ring if second.at > since]
         times = [sum(counts) for counts in zip(*(one.done for one in seconds), strict=True)]
@@ -111,7 +113,7 @@ class Recent:
 
 
 def _quantile(counts: list[int], share: float) -> float | None:
-    """The middle, by ratio, of the bucket that holds it."""
+    """Returns the middle, by ratio, of the bucket that holds the quantile."""
     wanted = share * sum(counts)
     if not wanted:
         return None

@@ -1,9 +1,9 @@
 """Answers that pass through this node as they come: from a *source*, which writes one, to a *sink*,
-which gets it. One relay for each passed request that is under way, beside the machine.
+which gets it. Each passed request that is under way has one relay, beside the machine.
 
 The machine decides at the head and at the end; in between nothing is decided, and a piece costs a
-call. A sink that cannot get rid of what it has pauses the source. Whoever is paused, or says
-nothing, for too long is broken off, which one sweep looks after for all of them.
+call. A sink that cannot get rid of what it has pauses the source. An answer that is paused, or
+silent, for too long is broken off; one sweep looks after all of them.
 
 What an answer is made of, and how its bytes travel, is known to sources and sinks.
 """
@@ -31,60 +31,66 @@ UNSENT_RESUME_BYTES = 0
 """A sink lets its paused source go on once its connection has no more than this unsent.
 
 Why: the system holds much more, so that the connection is not idle meanwhile. What is read at once
-comes on top; with a higher mark a second part would, since a loop writes what is below the mark
-only once it has read on."""
+comes on top. With a higher mark a second part would come too, since a loop writes what is below the
+mark only once it has read on.
+"""
 
 SWEEP_S = 1.0
 
 WHOLE, TRUNCATED, CANCELLED = ENDS = ("whole", "truncated", "cancelled")
-"""What comes of an answer that has begun."""
+"""The ways in which an answer that has begun can end."""
 
 
 class Flow(Protocol):
-    """What a sink may do about an answer that comes to it."""
+    """The control of a sink over an answer that comes to it."""
 
     def pause(self) -> None:
-        """Have no more come than what is under way. Does nothing the second time."""
+        """Have no more come than what is under way. A second call does nothing."""
 
     def resume(self) -> None:
-        """Have it go on. Does nothing where it was not paused."""
+        """Have the answer go on. The call does nothing if it was not paused."""
 
     @property
     def is_whole(self) -> bool:
-        """Returns whether all of it is there: the end follows."""
+        """Returns whether all of the answer is there, so that its end follows."""
 
     @property
     def size_bytes(self) -> int:
-        """Returns how long its body is, where all of it is there and is about to come."""
+        """Returns the length of the body where all of it is there and is about to come."""
 
 
 class Sink(Protocol):
-    """Gets the answer to one passed request: `begin`, pieces, and `end` or `break_off`; or `settle`
-    alone, where nothing has begun. Nothing is called after one of the last three."""
+    """The receiver of the answer to one passed request.
+
+    It is called with `begin`, pieces, and `end` or `break_off`; or with `settle` alone, where
+    nothing has begun. Nothing is called after one of the last three.
+    """
 
     def hint(self, head: PassedHead) -> None:
-        """An interim answer, before the answer begins, if one ever does."""
+        """Take an interim answer, which comes before the answer begins, if that ever does."""
 
     def begin(self, head: PassedHead, so_far: ev.SoFar, flow: Flow) -> None:
-        """The answer begins; `so_far` is where it comes from and what it took until now. The length
-        that the head tells may be empty where all of it is there."""
+        """Take the head of the answer; `so_far` says where it comes from and what it took until
+        now. The head may lack a length where all of the answer is there."""
 
     def piece(self, data: bytes) -> None:
-        """Some of its body, in order."""
+        """Take the next piece of the body."""
 
     def end(self, trailers: Fields, answer: Answer) -> None:
-        """It is whole, whatever its outcome."""
+        """Take the end of an answer that is whole, whatever its outcome."""
 
     def break_off(self, answer: Answer | None) -> None:
-        """It is not, and never will be: whoever reads it must see that. None: the node ends."""
+        """Break the answer off, so that its reader sees that it is not whole and never will be.
+        `answer` is None if the node ends."""
 
     def settle(self, told: Told) -> None:
-        """The request has come to its end, and there is no answer of a service to pass on."""
+        """Take the outcome of a request that has no answer of a service to pass on."""
 
 
 class AnswerSource(Protocol):
-    """Writes one answer: `Relays.begin`, then `Relay.piece` and `Relay.end` if it was whole. In any
-    case it has the machine told of the end after that, as of any request's."""
+    """The writer of one answer: it calls `Relays.begin`, then `Relay.piece`, and `Relay.end` if the
+    answer was whole. In any case it has the machine told of the end after that, as of any
+    request's."""
 
     def pause(self) -> None:
         """Read no more for now. What has been read already may still be written."""
@@ -93,11 +99,13 @@ class AnswerSource(Protocol):
         """Read on."""
 
     def close(self, problem: str) -> None:
-        """Give up: close what is read from, and have the end told as a failure for this reason."""
+        """Give up: close what is read from, and have the answer end as failed for the reason
+        `problem`."""
 
 
 class Relay:
-    """One passed request's. Sources call `piece` and `end`; sinks are given it as their Flow."""
+    """The relay of one passed request. Sources call `piece` and `end`; sinks get it as their
+    Flow."""
 
     __slots__ = ("_held", "began_s", "head", "heard", "is_whole", "since_s", "sink", "source",
                  "taken_s", "trailers", "waits_s")  # fmt: skip
@@ -106,19 +114,20 @@ class Relay:
         self.sink = sink
         self.taken_s = taken_s
         self.source: AnswerSource | None = None
-        """None before the answer begins."""
+        """The source of the answer; None before the answer begins."""
         self.head: PassedHead | None = None
         self._held: list[bytes] | None = []
         """Pieces that came before the machine had said that the answer begins; None from then on.
-        It says so at once, unless it is busy with what made the source begin."""
+        The machine says so at once, unless it is busy with the event that made the source begin."""
         self.trailers: Fields = ()
         self.is_whole = False
         self.heard = True
         """Whether anything has come since the last sweep."""
         self.since_s: float | None = None
-        """The instant since which the source is paused."""
+        """The time since which the source is paused; None while it is not."""
         self.began_s = self.waits_s = taken_s
-        """When the answer began, and since when, as far as sweeps have seen, nothing has come."""
+        """The time when the answer began, and the time since which nothing has come, as far as
+        sweeps have seen."""
 
     @property
     def has_begun(self) -> bool:
@@ -131,7 +140,7 @@ class Relay:
         return sum(map(len, self._held or ()))
 
     def piece(self, data: bytes) -> None:
-        """Some of the body has come."""
+        """Pass on, or hold, a piece of the body that has come."""
         self.heard = True
         if self._held is None:
             self.sink.piece(data)
@@ -143,12 +152,12 @@ class Relay:
         self.head, self._held, self.trailers, self.is_whole = head, body, trailers, True
 
     def let_go(self) -> None:
-        """What was held back is not the answer."""
+        """Drop the answer that was held back: another one takes its place."""
         if self.is_whole:
             self._held, self.trailers, self.is_whole = [], (), False
 
     def end(self, trailers: Fields = ()) -> None:
-        """All of it has come. The sink hears of it with the request's end."""
+        """Note that all of the answer has come. The sink gets its end with the request's end."""
         self.is_whole, self.trailers = True, trailers
 
     def pause(self) -> None:
@@ -162,7 +171,7 @@ class Relay:
             self.source.resume()
 
     def begin(self, so_far: ev.SoFar) -> None:
-        """The machine says so: from now on pieces pass."""
+        """Pass pieces on from now on, as the machine has said that the answer begins."""
         if self.head is None or self._held is None:
             return
         self.sink.begin(self.head, so_far, self)
@@ -188,13 +197,13 @@ class Relays:
         self._timers = timers
         self.stall_s, self.idle_s, self.total_s = 60.0, 300.0, math.inf
         self.on_head: Callable[[float], None] = _nothing
-        """Is called with the seconds from a client's request to the head of its answer."""
+        """Called with the seconds from a client's request to the head of its answer."""
         self._open: dict[int, Relay] = {}
         self._begun: dict[int, Relay] = {}
-        """Those of them whose answer has begun: what the sweep looks at."""
+        """The relays whose answer has begun: these are what the sweep looks at."""
         self._sweeps = False
         self.ends: Counter[str] = Counter(dict.fromkeys(ENDS, 0))
-        """What has come of answers that had begun."""
+        """The number of answers that had begun, by how they ended."""
 
     def go_by(self, cluster: Cluster) -> None:
         """Keep to the limits of this cluster from now on."""
@@ -203,7 +212,7 @@ class Relays:
         self.total_s = math.inf if total_ms is None else total_ms / 1e3
 
     def __len__(self) -> int:
-        """How many passed requests are under way."""
+        """Returns how many passed requests are under way."""
         return len(self._open)
 
     @property
@@ -217,26 +226,27 @@ class Relays:
         return None if relay is None else relay.head
 
     def open(self, ref: int, sink: Sink) -> None:
-        """A passed request is about to be taken; its sink hears what it comes to."""
+        """Open the relay of a passed request that is about to be taken; its sink gets the
+        outcome."""
         self._open[ref] = Relay(sink, time.monotonic())
         self._waiters.wait(ref, partial(self._told, ref))
 
     def hint(self, ref: int, head: PassedHead) -> None:
-        """An interim answer has come, which the machine need not know of."""
+        """Pass on an interim answer, of which the machine need not know."""
         relay = self._open.get(ref)
         if relay is not None and not relay.has_begun:
             relay.sink.hint(head)
 
     def hold(self, ref: int, head: PassedHead, body: bytes, trailers: Fields) -> None:
-        """A whole answer is there, which begins only if the machine says so: it is decided again
-        where the request runs. Another one takes its place, if one begins or is held."""
+        """Hold a whole answer, which begins only if the machine says so: where the request runs, it
+        is decided again. Another answer takes its place, if one begins or is held."""
         relay = self._open.get(ref)
         if relay is not None:
             relay.hold(head, [body] if body else [], trailers)
 
     def begin(self, event: ev.ResponseBegan, source: AnswerSource, head: PassedHead) -> Relay:
-        """An answer begins, and its pieces follow. Where the request has ended since, they come to
-        nothing, and the source hears from the machine that it is stopped."""
+        """Begin an answer whose pieces follow. If the request has ended since, the pieces come to
+        nothing, and the machine tells the source to stop."""
         relay = self._open.get(event.ref)
         if relay is None:
             return Relay(_Nowhere(), 0.0)
@@ -248,7 +258,7 @@ class Relays:
     def whole(
         self, event: ev.ResponseBegan, head: PassedHead, body: bytes, trailers: Fields
     ) -> None:
-        """All of an answer is there at once. Its end is told next."""
+        """Take an answer that is there whole at once. The call with its end comes next."""
         relay = self._open.get(event.ref)
         if relay is not None:
             relay.hold(head, [body] if body else [], trailers)
@@ -269,7 +279,7 @@ class Relays:
             self._timers.at(now_s + SWEEP_S, self._sweep)
 
     def _told(self, ref: int, told: Told) -> None:
-        """The request has come to its end, or the node does."""
+        """Give the sink the end of its request, or of the node."""
         relay = self._open.pop(ref)
         self._begun.pop(ref, None)
         # What the source still writes comes to nothing: it may not know yet.
@@ -288,8 +298,8 @@ class Relays:
         sink.break_off(answer)
 
     def _sweep(self, _: float) -> None:
-        """Break off what has stood still for too long. Looked at all the while a write is blocked,
-        since nothing of it waits here."""
+        """Break off the answers that have stood still for too long. A blocked write is looked at
+        all the while, since nothing of it waits here."""
         now_s = time.monotonic()
         for ref, relay in list(self._begun.items()):
             if relay.heard:
@@ -308,11 +318,11 @@ class Relays:
 
 
 def _nothing(_: float) -> None:
-    """Nobody wants to know."""
+    """Do nothing: nobody wants to know."""
 
 
 class _Nowhere:
-    """The sink of what nobody waits for any more."""
+    """The sink of an answer that nobody waits for any more."""
 
     def hint(self, head: PassedHead) -> None: ...
     def begin(self, head: PassedHead, so_far: ev.SoFar, flow: Flow) -> None: ...

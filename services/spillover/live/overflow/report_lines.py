@@ -1,6 +1,5 @@
 """The lines of a report stream, which are most of what an idle node says: reports, signs of life,
-and questions for work. JSON by msgspec, as in `wire`.
-"""
+and questions for work. They are JSON by msgspec, as in `wire`."""
 
 from __future__ import annotations
 
@@ -34,13 +33,13 @@ from spillover.model.type_groups import GROUPS_MAX
 NEIGHBORS_TOLD_MAX = 1000
 
 HOPS_TOLD_MAX = 1000
-"""Far more than any request may take."""
+"""The most hops that a line may state: far more than any request may take."""
 
 HEARTBEAT = b"{}\n"
 
 _PLACE = Struct("<4f")
-"""The load of a place, as `model.affinity.PlaceLoad` has it, in 16 bytes: there may be many, and
-all are told in each report. Seven digits are enough of each."""
+"""The load of a place in 16 bytes; its fields are those of `model.affinity.PlaceLoad`. There may be
+many places, and each report states all of them. Seven digits of each number are enough."""
 _PLACE_MOST = PlaceLoad(WORK_MAX, 1.0, WORK_MAX, WORK_MAX)
 
 BoundedStamp = Annotated[str, msgspec.Meta(max_length=STAMP_LENGTH_MAX)]
@@ -68,7 +67,7 @@ BoundedGroups = Annotated[list[GroupBody], msgspec.Meta(max_length=GROUPS_MAX)]
 
 
 class ReportLine(msgspec.Struct, omit_defaults=True):
-    """A load report. A line without fields is a sign of life alone."""
+    """A load report. A line without fields is a mere sign of life."""
 
     epoch: Whole
     sequence: Whole
@@ -97,9 +96,12 @@ class ReportLine(msgspec.Struct, omit_defaults=True):
 
 
 class AskLine(msgspec.Struct, omit_defaults=True):
-    """On the stream of reports, for one neighbor: a question for work, or that there is none for
-    who has asked. With the load of the node that says so. Only for those that tell `ahead`. All of
-    one group of types, where there are several."""
+    """A line for one neighbor alone, on the stream of reports: a question for work, or the answer
+    to one, that there is no work.
+
+    It has the load of the node that sends it. Only neighbors whose reports state `ahead` get it.
+    Where there are several groups of types, all of it is about one of them.
+    """
 
     ask: LoadBody | None = None
     no_work: LoadBody | None = None
@@ -107,14 +109,14 @@ class AskLine(msgspec.Struct, omit_defaults=True):
 
 
 class Question(NamedTuple):
-    """A line of a report stream: the neighbor asks for work, of this group of types."""
+    """The neighbor asks for work of this group of types."""
 
     load: LoadNow
     group: str = ""
 
 
 class NothingToDo(NamedTuple):
-    """A line of a report stream: the neighbor, which was asked for work, has none for us."""
+    """The neighbor, which was asked for work, has none for this cluster."""
 
     load: LoadNow
     group: str = ""
@@ -128,18 +130,18 @@ _ASKS = (b'{"ask"', b'{"no_work"')
 
 
 def encode_ask(load: LoadNow, group: str = "") -> bytes:
-    """Returns a line of a report stream that asks for work, its end included."""
+    """Returns the line that asks for work, its end included."""
     return _encode(AskLine(ask=LoadBody(*load), group=group)) + b"\n"
 
 
 def encode_no_work(load: LoadNow, group: str = "") -> bytes:
-    """Returns a line of a report stream that says there is none, its end included."""
+    """Returns the line that says that there is no work, its end included."""
     return _encode(AskLine(no_work=LoadBody(*load), group=group)) + b"\n"
 
 
 def encode_report(report: LoadReport, configuration: str = "", clients: int | None = None) -> bytes:
-    """Returns a line of a report stream, its end included. `configuration` is the stamp of what
-    this node goes by; `clients` have a session here."""
+    """Returns the line of a report, its end included. `configuration` is the stamp of the
+    configuration that this node goes by; `clients` is how many have a session here."""
     line = ReportLine(
         epoch=report.epoch,
         sequence=report.sequence,
@@ -186,8 +188,7 @@ def _body_of(group: GroupLoad) -> GroupBody:
 
 
 def decode_line(line: bytes) -> LoadReport | Question | NothingToDo | None:
-    """Returns what a line of a report stream says; None for a mere sign of life. Raises
-    MalformedMessage."""
+    """Returns what a line says; None for a mere sign of life. Raises MalformedMessage."""
     if line == HEARTBEAT[:-1]:
         return None
     if line.startswith(_ASKS):
@@ -233,7 +234,7 @@ def _places_of(told: bytes) -> tuple[PlaceLoad, ...]:
         raise MalformedMessage(f"places: expected {_PLACE.size} bytes for each")
     places = tuple([PlaceLoad(*fields) for fields in _PLACE.iter_unpack(told)])
     for place in places:
-        # Written so that what is no number is beyond, too.
+        # This is written so that a NaN is beyond its range, too.
         if not all(0.0 <= value <= most for value, most in zip(place, _PLACE_MOST, strict=True)):
             raise MalformedMessage("places: expected numbers from 0 on, and shares up to 1")
     return places

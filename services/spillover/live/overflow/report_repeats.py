@@ -1,10 +1,10 @@
-"""Which load reports a node need not say again, since its neighbors have heard as much. Pure: told
-the time, and knowing nothing of streams.
+"""The rule which load reports a node need not say again, since its neighbors have heard as much. It
+is pure: it is told the time, and knows nothing of streams.
 
-A report each period is the rule (Lai & Polak, section II), and the machine makes one; but at rest
-they are all alike, and saying them is most of what an idle node does. So one that only repeats what
-was said SAID_TIMES times is said no oftener than signs of life are due. TCP loses none of them; a
-link that is made to lose some has all of them said (`report_streams`).
+A report in each period is the rule (Lai & Polak, section II), and the machine makes one. At rest
+they are all alike, and saying them is most of what an idle node does. So a report that only repeats
+what was said SAID_TIMES times is said no more often than signs of life are due. TCP loses none of
+them; over a link that is made to lose some, all are said (`report_streams`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from spillover.core.overflow.reporting import HEARTBEAT_S
 from spillover.model.load import LoadReport
 
 SAID_TIMES = 3
-"""So often in a row the same is said at its period: a reader that has just no room drops lines."""
+"""The number of times in a row that the same report is said at its period. A reader that has just
+no room drops lines."""
 
 
 class Repeats:
@@ -28,7 +29,8 @@ class Repeats:
         self._period_s = period_s
         self._content: LoadReport | None = None
         self._times = 0
-        """How often this content was said, since it changed or somebody new listens."""
+        """The number of times that this content was said since it changed, or since somebody new
+        listens."""
         self._said_s = -math.inf
 
     def is_due(self, report: LoadReport, now_s: float) -> bool:
@@ -44,5 +46,5 @@ class Repeats:
         return True
 
     def start_over(self) -> None:
-        """Somebody may not have heard what was said."""
+        """Begin anew, since somebody may not have heard what was said."""
         self._times = 0

@@ -1,12 +1,12 @@
 """The streams on which neighbors hear this node's reports: one long-lived response each.
 
-Lines leave through the emulated links, in order with all else and as late; one that is lost
-or cut off there is not sent again, nor is one that a reader has no room for: the next says more.
-How many streams there can be is bounded. A neighbor that comes back after its connection was cut
-off without a word gets a new stream, and the oldest one ends.
+Lines leave through the emulated links, in order with all else and as late. A line that is lost or
+cut off there is not sent again, nor is one that a reader has no room for: the next says more. The
+number of streams is bounded. A neighbor that comes back after its connection was cut off without a
+word gets a new stream, and the oldest one ends.
 
-How a line is written is the business of whoever serves the response. No task and no queue stand in
-between: these lines are most of what an idle node does.
+The server of the response knows how a line is written. No task and no queue stand in between: these
+lines are most of what an idle node does.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from spillover.live.overflow.report_repeats import Repeats
 from spillover.model.load import LoadReport
 
 STREAMS_PER_NEIGHBOR_MAX = 4
-"""Where nobody proves who he is: whoever says that he is a neighbor must not end its stream at
-once."""
+"""The most streams of one neighbor where nobody proves who they are. A caller that merely claims to
+be the neighbor must not be able to end the neighbor's stream at once."""
 
 
 class ReportStream:
-    """One reader: node or process `node` of its cluster. `put` writes a line to it, or drops the
-    line if the reader does not keep up, and returns whether it was written."""
+    """The stream of one reader, which is node or process `node` of its cluster. `put` writes a line
+    to it, or drops the line if the reader does not keep up, and returns whether it was written."""
 
     __slots__ = ("_ended", "node", "put")
 
@@ -70,15 +70,14 @@ class ReportStreams:
         self._closed = False
         self._clients: int | None = None
         self._turns: dict[int, int] = {}
-        """How many questions each neighbor has been asked."""
+        """The number of questions that each neighbor has been asked."""
 
     def open(
         self, neighbor: int, put: Callable[[bytes], bool], node: int = 1
     ) -> ReportStream | None:
-        """Opens a stream for this node or process of a neighbor, and returns it; None at the node's
-        end. If the neighbor has too many, the oldest ends: most likely nobody is there any more,
-        and TCP has not noticed yet.
-        """
+        """Opens a stream for this node or process of a neighbor, and returns it; None if this node
+        ends. If the neighbor has too many streams, the oldest ends: most likely nobody reads it any
+        more, and TCP has not noticed yet."""
         if self._closed:
             return None
         streams = self._streams.setdefault(neighbor, [])
@@ -90,20 +89,21 @@ class ReportStreams:
         return stream
 
     def drop(self, neighbor: int, stream: ReportStream) -> None:
-        """Its reader has gone, or it has ended."""
+        """Forget a stream whose reader has gone, or that has ended."""
         streams = self._streams.get(neighbor, [])
         if stream in streams:
             streams.remove(stream)
 
     def end(self, neighbor: int) -> None:
-        """A neighbor has left: it hears nothing more."""
+        """End the streams of a neighbor that has left."""
         self._turns.pop(neighbor, None)
         for stream in self._streams.pop(neighbor, []):
             stream.end()
 
     def tell(self, report: LoadReport) -> None:
-        """Say it in all streams, unless they have heard as much, as far as can be known: where a
-        link is made to lose what leaves, or holds it up, all is said, and for a while after it."""
+        """Say a report on all streams, unless they have heard as much, as far as can be known.
+        Where a link is made to lose what leaves, or holds it up, every report is said, and for a
+        while after that."""
         if any(
             emulated_link.cut or emulated_link.faults.loss
             for emulated_link in self._emulated_links.values()
@@ -119,8 +119,8 @@ class ReportStreams:
             self._repeats.start_over()
 
     def publish(self, line: bytes) -> None:
-        """Put a line in all streams, on each link when it leaves there. One instant for all: what
-        is as late on several links then takes one wake of the loop."""
+        """Put a line in all streams, on each link when it leaves there. All lines have the same
+        instant: those that are as late on several links then take one wake of the loop."""
         now_s = time.monotonic()
         for neighbor, streams in self._streams.items():
             if streams:
@@ -139,9 +139,9 @@ class ReportStreams:
             self._emulated_links[neighbor].send(put, _drop, waits=False)
 
     def ask(self, neighbor: int, line: bytes) -> None:
-        """Put a question to one of a neighbor's nodes and processes, each in its turn, and to the
-        next one where it cannot be written: one is to answer. It goes into the newest stream of
-        each: in older ones, most likely nobody is there."""
+        """Put a question to one of a neighbor's nodes and processes, each in its turn, or to the
+        next one if it cannot be written: one is to answer. The question goes into the newest stream
+        of each, since most likely nobody reads the older ones."""
         living = [stream for stream in self._streams.get(neighbor, ()) if not stream.ended]
         streams = list({stream.node: stream for stream in living}.values())
         if streams:
@@ -150,8 +150,8 @@ class ReportStreams:
             self._emulated_links[neighbor].send(put, _drop, waits=False)
 
     def close(self) -> None:
-        """End all streams, for good. Comes first when a node stops: an open one holds up the
-        server."""
+        """End all streams, for good. This comes first when a node stops: an open stream holds up
+        the server."""
         self._closed = True
         self.end_all()
 
@@ -175,4 +175,4 @@ def _put_in_one(streams: list[ReportStream], line: bytes) -> None:
 
 
 def _drop() -> None:
-    """Never called: what does not wait is dropped in silence."""
+    """Do nothing; this is never called, since what does not wait is dropped in silence."""

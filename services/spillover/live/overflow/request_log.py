@@ -1,8 +1,7 @@
-"""One line in the log for each request of a client that has ended, for those who ask for it: what
-was asked, what came of it and why, where it ran, and what it took.
+"""One line in the log for each request of a client that has ended, for operators who ask for it:
+what was asked, the outcome and its reason, where it ran, and how long it took.
 
-A path is told without its query, which may hold what is nobody's business, and cut where it is
-long.
+A path is logged without its query, which may be private, and cut where it is long.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _WORDS = "request ended"
 _log = logging.getLogger(REQUESTS_LOGGER)
 
 is_logged = partial(_log.isEnabledFor, logging.INFO)
-"""True where these lines are wanted: looked at for each request, so without a call of ours."""
+"""Returns whether these lines are wanted. It is a partial, since it is called for each request."""
 
 
 class Asked:
@@ -39,19 +38,20 @@ class Asked:
         self.method = method
         self.path = shown_path(target)
         self.route: str | None = None
-        """The configured one that fits."""
+        """The configured route that fits."""
         self.received_s = time.monotonic()
-        """When its head had come."""
+        """The time when the request's head had come."""
         self.first_byte_s: float | None = None
-        """When the head of its answer was there."""
+        """The time when the head of its answer was there."""
 
     def first_byte_now(self) -> None:
-        """The head of its answer is there."""
+        """Note that the head of the answer is there."""
         self.first_byte_s = time.monotonic()
 
 
 def shown_path(target: str) -> str:
-    """Returns the path of a request's target, without its query or whatever may be secret in it."""
+    """Returns the path of a request's target, without its query or other parts that may be
+    secret."""
     path = target.partition("?")[0].partition("#")[0]
     if not path.startswith("/") and "://" in path:  # of a proxy: an authority may tell a password
         path = "/" + path.partition("://")[2].partition("/")[2]
@@ -62,7 +62,7 @@ def log_request(
     entry: IdempotencyRecord, answer: Answer, status: int | None = None, *, replayed: bool = False
 ) -> None:
     """Write the line of a request that was accepted at `POST /requests`, if it `is_logged`, or of
-    one that is given the answer of an earlier one of its name. That comes in one piece."""
+    one that gets the answer of an earlier request of its name. That answer comes in one piece."""
     total_ms = _ms(answer.total_s + answer.return_s)
     _log.info(
         Message(
@@ -98,9 +98,12 @@ def log_passed(
     problem: str | None = None,
     path: tuple[ClusterId, ...] = (),
 ) -> None:
-    """Write the line of a request at a door, if it `is_logged`. It came to an answer of the machine
-    or, where there is none, to an outcome. `sizes_bytes` are those of the bodies there and back,
-    `end` is what came of an answer that had begun, `path` the way to where that ran."""
+    """Write the line of a request at a door, if it `is_logged`.
+
+    `came_to` is an answer of the machine or, where there is none, an outcome. `sizes_bytes` are the
+    sizes of the bodies there and back, `end` is how an answer that had begun ended, and `path` is
+    the way to where that ran.
+    """
     now_s = time.monotonic()
     if isinstance(came_to, Answer):
         told = _told_by(came_to)

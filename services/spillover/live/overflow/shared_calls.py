@@ -1,8 +1,10 @@
-"""The calling side of the connections that forwards to one neighbor share. There is one, opened
-ahead of need, and another while one ends that takes no more: since its other end leaves, since
-certificates have changed, or since it has carried as many requests as it can.
+"""The calling side of the connections that forwards to one neighbor share.
 
-What a request and its answer are is not known here: `frames` has their kinds.
+One connection is open, ahead of need. A second one opens while the first ends and takes no more:
+since its other end leaves, since certificates have changed, or since it has carried as many
+requests as it can.
+
+`frames` has the kinds of requests and answers, which are not known here.
 """
 
 from __future__ import annotations
@@ -29,25 +31,25 @@ from spillover.live.overflow.shared_connection import CALLER, SharedConnection, 
 from spillover.model.errors import UNREADABLE, OutcomeUnknown
 
 OPENED_WITHIN_S: Final = 5.0
-"""The time for the answer that a connection is shared from now on."""
+"""The time, in seconds, within which the other end must answer that a connection is shared."""
 
 ANSWER_LIMIT_BYTES: Final = 67_108_864
-"""The longest answer."""
+"""The longest answer, in bytes."""
 
 NOT_LEFT: Final = 0
-"""Told of a request that has waited for a connection: nothing of it has left, and now there is one,
-or none is shared. It is to be sent anew, with the times of now."""
+"""The kind that ends a call which has waited for a connection. Nothing of it has left, and now a
+connection is open, or none is shared. The request is to be sent anew, with the times of now."""
 
 TURNED_AWAY: Final = frozenset({403, 408, 429, 503})
-"""Statuses by which a node that shares connections shares none now: what was to go there surely
-does not run. All other answers are those of something on the way that does not know how."""
+"""The statuses by which a node that shares connections shares none now: the request surely does not
+run there. Any other answer is that of something on the way that does not know how to share."""
 
 UNANSWERED_MAX: Final = 3
-"""So many times in a row it is asked for without an answer until something on the way counts as not
-letting it through."""
+"""The number of questions in a row without an answer after which something on the way counts as not
+letting the shared connection through."""
 
 OnTold: TypeAlias = Callable[[int, bytes], None]
-"""Is called with a kind of frame and what it tells."""
+"""A callable that takes a kind of frame and its content."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,22 +57,23 @@ class SharedCall:
     """One request on its way, or on its way back."""
 
     on_told: OnTold | None
-    """Hears what `Caller.receive` tells of it; None once nobody waits for it."""
+    """The callable that takes what `Caller.receive` tells of the call; None once nobody waits for
+    it."""
     number: int = 0
     sent_s: float = 0.0
     on_piece: Callable[[bytes], None] | None = None
-    """Hears the pieces of an answer that has begun; set by whoever is told that it has."""
+    """The callable that takes the pieces of an answer that has begun; `on_told` sets it then."""
     line: _CallingConnection | None = None
-    """The connection by which it leaves; None before there is one."""
+    """The connection by which the call leaves; None before there is one."""
 
     def tell(self, kind: int, told: bytes = b"") -> None:
-        """It has ended."""
+        """End the call with this kind of frame and its content."""
         on_told, self.on_told = self.on_told, None
         if on_told is not None:
             on_told(kind, told)
 
     def cancel(self) -> None:
-        """Nobody waits for it any more: its neighbor is told so."""
+        """Tell the neighbor that nobody waits for the call any more."""
         self.on_told, line = None, self.line
         if line is not None and line.calls.pop(self.number, None) is not None:
             line.caller.drop(self.number)
@@ -78,8 +81,8 @@ class SharedCall:
             line.end_if_done()
 
     def ask_cancel(self) -> bool:
-        """Ask for it to be cancelled. Returns whether its answer will tell what came of that; else
-        it surely has not run, and nothing more is told of it."""
+        """Ask for the call to be cancelled. Returns whether its answer will tell how it ended;
+        otherwise it surely has not run, and nothing more is told of it."""
         line = self.line
         if line is not None and line.caller.cancel(self.number):
             line.write_soon()
@@ -102,14 +105,14 @@ class SharedCall:
 
 
 class _CallingConnection(SharedConnection):
-    """One connection, and what is under way on it."""
+    """One shared connection, and the calls that are under way on it."""
 
     def __init__(self, owner: Connection, exchange: SwitchingRequest) -> None:
         self.caller = Caller(ANSWER_LIMIT_BYTES)
         super().__init__(owner.transport, self.caller.out)
         self.calls: dict[int, SharedCall] = {}
         self.is_retired = False
-        """Whether nothing more is begun on it."""
+        """Whether no more calls begin on it."""
         self._owner = owner
         self._exchange = exchange
         self._has_ended = False
@@ -117,11 +120,12 @@ class _CallingConnection(SharedConnection):
         told = told_of(self.transport)
         is_plain = self.transport.get_extra_info("ssl_object") is None
         self._before_bytes = told.acknowledged if is_plain and told is not None else None
-        """How much had been written before, where the system tells what has left since."""
+        """The number of bytes that had been written before; None where the system does not tell
+        what has left since."""
 
     @property
     def is_over(self) -> bool:
-        """Returns whether nothing more will be begun on it."""
+        """Returns whether no more calls will begin on it."""
         return self.is_retired or self.caller.is_over
 
     def data_received(self, data: bytes) -> None:
@@ -154,17 +158,18 @@ class _CallingConnection(SharedConnection):
         self._owner.connection_lost(exc)
 
     def retire(self) -> None:
-        """Begin nothing more on it, and close it once all is answered."""
+        """Begin no more calls on it, and close it once all are answered."""
         self.is_retired = True
         self.end_if_done()
 
     def end_if_done(self) -> None:
-        """Close it where nothing is under way and nothing more will be."""
+        """Close it if no call is under way and no more will begin."""
         if not self.calls and self.is_over:
             self._exchange.break_off("it has carried what it was for")
 
     def lose(self) -> None:
-        """It has ended. What had not left whole surely does not run; what had may."""
+        """End the calls of a connection that has ended. A request that had not left whole surely
+        does not run; one that had may run."""
         told = told_of(self.transport)
         left_bytes = float(self.out.written_bytes)
         if told is not None and self._before_bytes is not None:
@@ -176,13 +181,13 @@ class _CallingConnection(SharedConnection):
             for number in numbers:
                 if number in calls:
                     calls.pop(number).tell(kind)
-        for call in calls.values():  # a bug has kept what came of them from being told
+        for call in calls.values():  # a bug has kept their ends from being told
             call.tell(BROKEN)
 
 
 class SharedCalls:
-    """Those to one neighbor, over connections of `client`. `on_fault` hears why a connection was
-    ended by frames that may not come."""
+    """The shared calls to one neighbor, over connections of `client`. `on_fault` gets the reason
+    why a connection was ended by frames that may not come."""
 
     def __init__(
         self, client: HttpClient, counts: SharedCounts, on_fault: Callable[[str], None]
@@ -199,7 +204,7 @@ class SharedCalls:
         self._waiting: deque[SharedCall] = deque()
         self._is_closed = False
         self._unanswered = 0
-        """So many times in a row nothing has answered to a connection being asked for."""
+        """The number of times in a row that a question for a connection has got no answer."""
 
     def open(self) -> None:
         """Open a connection, unless there is one or will be."""
@@ -216,15 +221,15 @@ class SharedCalls:
             self._opening = opening
 
     def call(self, kind: int, parts: tuple[Buffer, ...], on_told: OnTold) -> SharedCall:
-        """Hand a request over. Where no connection is open yet one will be, and NOT_LEFT is told
-        then. `on_told` may be called before this returns."""
+        """Hand a request over. If no connection is open yet, one will be, and `on_told` gets
+        NOT_LEFT then. `on_told` may be called before this returns."""
         call, line = SharedCall(on_told), self._line
         if line is not None and not line.is_retired and (number := line.caller.call(kind, parts)):
             call.line, call.sent_s, call.number = line, time.monotonic(), number
             line.calls[number] = call
             line.write_soon()
         elif self._is_closed or (line is not None and not line.is_over):
-            call.tell(REFUSED)  # it has as many under way, or as much, as it may
+            call.tell(REFUSED)  # as many calls are under way, or as much, as may be
         elif len(self._waiting) >= STREAMS_MAX:
             call.tell(REFUSED)
         else:
@@ -233,17 +238,17 @@ class SharedCalls:
         return call
 
     def retire(self) -> None:
-        """Have each connection that is open close once all on it is answered."""
+        """Have each open connection close once all calls on it are answered."""
         for line in list(self.lines):
             line.retire()
 
     def close(self) -> None:
-        """Begin nothing more. What is under way ends with the client's connections."""
+        """Begin no more calls. Those under way end with the client's connections."""
         self._is_closed = True
         self._tell_waiting(REFUSED)
 
     def _switched(self, exchange: SwitchingRequest, opened: Connection, data: bytes) -> None:
-        """A connection is shared from now on."""
+        """Share a connection that has just opened."""
         self._opening = None
         self._unanswered = 0
         self._line = line = _CallingConnection(opened, exchange)
@@ -263,7 +268,7 @@ class SharedCalls:
         self._tell_waiting(NOT_LEFT)
 
     def _ended(self, line: _CallingConnection, _: Response | BaseException) -> None:
-        """A connection that was shared has ended."""
+        """Forget a shared connection that has ended."""
         self.lines.discard(line)
         self._counts.ended(line)
         if self._line is line:
@@ -273,7 +278,7 @@ class SharedCalls:
         line.lose()
 
     def _came_to(self, came_to: Response | BaseException) -> None:
-        """No connection is shared: there was another answer, or none."""
+        """Take an answer that shares no connection, or the error in its place."""
         self._opening = None
         self._unanswered += isinstance(came_to, OutcomeUnknown)
         if isinstance(came_to, Response):
@@ -290,7 +295,8 @@ class SharedCalls:
 
 
 def _is_of_a_node(refusal: Response) -> bool:
-    """Whether the neighbor itself has said so, and not a proxy or a gateway before it."""
+    """Returns whether the refusal comes from the neighbor itself, and not from a proxy or a gateway
+    before it."""
     if refusal.headers.get(b"content-type") != PROBLEM:
         return False
     try:

@@ -1,6 +1,6 @@
-"""A connection that forwards share, between a socket and one of its ends (`frames`): bytes are
-moved, and in one write a turn of the loop all that is due leaves. What they mean is not known here.
-"""
+"""A connection that forwards share, between a socket and one of its ends (`frames`). It moves
+bytes, and all that is due leaves in one write per turn of the loop. It does not know what the bytes
+mean."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from spillover.live.engine.reads import SharedReads, take_over
 from spillover.live.overflow.frames.outgoing import Outgoing
 
 WRITE_BYTES: Final = 131_072
-"""No more than this of bodies is written at once: what is short need not wait behind more."""
+"""The most bytes of bodies that are written at once, so that short messages need not wait behind
+more."""
 
 UNSENT_IN_SYSTEM_BYTES: Final = 65_536
-"""The system takes in no more than about this beyond what the network carries (Linux, macOS).
+"""The most bytes, roughly, that the system takes in beyond what the network carries (Linux, macOS).
 
-Why: what it holds nobody can overtake."""
+Why: what the system holds cannot be overtaken.
+"""
 
 _NOTSENT_LOWAT: Final = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 
@@ -27,15 +29,15 @@ CALLER, CALLEE = ENDS = ("caller", "callee")
 
 
 class SharedCounts:
-    """What is told of the shared connections of a node."""
+    """The counts of a node's shared connections."""
 
     def __init__(self) -> None:
         self.open: dict[str, set[SharedConnection]] = {end: set() for end in ENDS}
         self._sent = self._received = 0
-        """The frames of connections that have ended."""
+        """The numbers of frames of connections that have ended."""
 
     def ended(self, connection: SharedConnection) -> None:
-        """A connection is open no more."""
+        """Add the counts of a connection that has ended."""
         for connections in self.open.values():
             connections.discard(connection)
         self._sent += connection.out.frames
@@ -43,7 +45,7 @@ class SharedCounts:
 
     @property
     def frames(self) -> dict[str, int]:
-        """Returns how many were ever sent and received."""
+        """Returns how many frames were ever sent and received."""
         found = [one for connections in self.open.values() for one in connections]
         return {
             "sent": self._sent + sum(one.out.frames for one in found),
@@ -52,12 +54,12 @@ class SharedCounts:
 
     @property
     def unsent_bytes(self) -> int:
-        """Returns how much has not been given to a connection's transport."""
+        """Returns how many bytes have not been given to a connection's transport."""
         return sum(one.out.unsent_bytes for several in self.open.values() for one in several)
 
 
 class SharedConnection(asyncio.Protocol):
-    """Moves the bytes of one connection, of whose end `out` is what leaves."""
+    """The mover of the bytes of one connection; `out` is what leaves from this end."""
 
     def __init__(self, transport: asyncio.Transport, out: Outgoing) -> None:
         self.transport = transport
@@ -67,7 +69,7 @@ class SharedConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
 
     def take_over(self) -> None:
-        """Have it read and written by this from now on."""
+        """Read and write the connection by this protocol from now on."""
         transport, opened = self.transport, self.transport.get_extra_info("socket")
         if _NOTSENT_LOWAT is not None and opened is not None:
             opened.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, UNSENT_IN_SYSTEM_BYTES)
@@ -83,14 +85,14 @@ class SharedConnection(asyncio.Protocol):
             self._loop.call_soon(self._write)
 
     def wait_unread(self) -> None:
-        """Do nothing: what waits for the other end is bounded by what was asked for."""
+        """Do nothing: the bytes that wait for the other end are bounded by what was asked for."""
 
     def pause_writing(self) -> None:
-        """Leave all where it is: the other end does not keep up."""
+        """Stop writing: the other end does not keep up."""
         self.out.is_blocked = True
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Write on."""
         self.out.is_blocked = False
         self.write_soon()
 

@@ -1,7 +1,7 @@
-"""One cluster node as a running thing: the machine, its timers, requests and neighbors, joined.
+"""One cluster node as it runs: the machine, its timers, requests and neighbors, joined.
 
-Requests come in at the `requests`, clients' and neighbors'; everything else happens through
-commands. No rule is made here: what the machine says is done.
+Clients' and neighbors' requests come in through `requests`; everything else happens through
+commands. The shell makes no rule: it carries out what the machine commands.
 """
 
 from __future__ import annotations
@@ -59,18 +59,19 @@ _log.addFilter(OncePerPeriod())
 
 
 class NodeShell:
-    """The running node of one cluster of a topology. Must be made inside a running loop.
+    """The running node of one cluster of a topology. It must be made inside a running loop.
 
-    `node` is its number, where the cluster has several, or which process it is, where several on
-    this machine are the cluster. `seed` makes its own random choices
-    repeatable; `source` is what errors name as where the topology was read, its name if None.
-    `confirm`, if given, is asked about each request before it counts as accepted, and feeds in
-    `Confirmed` or `NotConfirmed`, at once or later. `credentials` are for topologies with
-    `https://`. `on_close` are those who hold connections open, called first when the node ends,
-    `on_change` those who go by the topology, called when it has changed. Raises InputError for a
-    handler that cannot be imported, and for a neighbor without a url.
+    `node` is the node's number where the cluster has several nodes, or the process's number where
+    several processes on this machine are the cluster. `seed` makes the node's own random choices
+    repeatable. `source` is where the topology was read, as errors name it; None stands for the
+    topology's name. `confirm`, if given, is called for each request before that counts as accepted,
+    and feeds in `Confirmed` or `NotConfirmed`, at once or later. `credentials` are for topologies
+    with `https://`. The callables in `on_close` belong to holders of open connections and are
+    called first when the node ends; those in `on_change` are called when the topology has changed.
+    The constructor raises InputError for a handler that cannot be imported, and for a neighbor
+    without a url.
 
-    It has 21 attributes, since it is where doors, pages and tests find each part of a node.
+    The class has 21 attributes, since it is where doors, pages and tests find each part of a node.
     """
 
     def __init__(
@@ -161,9 +162,12 @@ class NodeShell:
     # --- life ---------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Speak and listen until cancelled. A loop that fails ends the node, loudly; so does the
-        machine, since what it would do next is not known. Raises InputError where its topology
-        turns out not to be that of the others."""
+        """Speak and listen until cancelled.
+
+        A loop that fails ends the node, loudly. So does a machine that raises, since what it would
+        do next is not known. Raises InputError where this node's topology turns out not to be that
+        of the others.
+        """
         try:
             await self._run()
         except ExceptionGroup as errors:
@@ -190,7 +194,7 @@ class NodeShell:
                     self.engines.stop()
 
     async def be_ready(self) -> None:
-        """Return when its servers can run requests at once. Raises InputError if they cannot."""
+        """Return when the servers can run requests at once. Raises InputError if they cannot."""
         await be_ready(
             self.requests.workers, self.cluster, f"{self._source}: cluster {self.cluster.id}"
         )
@@ -198,15 +202,18 @@ class NodeShell:
     async def drain(
         self, timeout_s: float, results_timeout_s: float, lame_duck_s: float = 0.0
     ) -> float:
-        """Drain, and wait until nothing is left to run, to answer or to be fetched of what came
-        before the lame duck was over; see `ending.wait_for_the_end` for the limits, which count
-        from then on, and for what is returned."""
+        """Drain, and wait until the lame duck is over and nothing from before is left to run, to
+        answer or to be fetched.
+
+        The limits and the result are those of `ending.wait_for_the_end`; the limits count from the
+        end of the lame duck.
+        """
         await serve_as_lame_duck(self.machine, self.feed, lame_duck_s)
         both = self.requests.home, self.requests.foreign
         return await wait_for_the_end(*both, timeout_s, results_timeout_s)
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close all connections, links and handlers of the node."""
         self.requests.take_no_more()
         self._driver.close()
         for close in self.on_close:
@@ -224,8 +231,8 @@ class NodeShell:
     # --- what changes ------------------------------------------------------------------------
 
     def go_by(self, topology: Topology) -> None:
-        """Go by this topology from now on. What comes of it for the machine is fed in after that:
-        neighbors that join and part, delays, settings."""
+        """Go by this topology from now on. Its consequences for the machine (neighbors that join
+        and part, delays, settings) are fed in after that."""
         self.topology = topology
         self.cluster = topology.cluster(self.cluster.id).at(self.number)
         self.room.kept.keep(topology.result_ttl_s, topology.result_limit)
@@ -240,8 +247,8 @@ class NodeShell:
             changed()
 
     def limits_changed(self) -> None:
-        """The machine has other limits now: so have those who keep to them. It may be that of one
-        node of several from now on."""
+        """Pass the machine's new limits on to the parts that keep to them. From now on these may be
+        the limits of one node of several."""
         if self.site is None and (site := self._make_site()) is not None:
             self.site = site
             if self._group is not None:
@@ -254,7 +261,7 @@ class NodeShell:
 
     @property
     def epoch(self) -> int:
-        """Returns which life of the node this is: a later one has a higher number."""
+        """Returns the number of this life of the node: a later life has a higher number."""
         return self.machine.settings.epoch
 
     @property
@@ -264,7 +271,8 @@ class NodeShell:
 
     @property
     def place(self) -> int:
-        """Returns which node of the cluster this is by the topology, which has no processes."""
+        """Returns which node of the cluster this is by the topology, which knows nothing of
+        processes."""
         return self.number if self._process is None else 1
 
     @property
@@ -274,8 +282,9 @@ class NodeShell:
 
     @property
     def turns_neighbors_away(self) -> bool:
-        """Returns whether neighbors are to call another node of the cluster, since this one drains:
-        those that share an address drain together."""
+        """Returns whether neighbors are to call another node of the cluster, since this one drains.
+        Processes that share an address drain together, so that none of them turns neighbors
+        away."""
         return self.machine.leaves_to_siblings and not self.shares_address
 
     # --- commands -----------------------------------------------------------------------------
@@ -344,7 +353,8 @@ class NodeShell:
         )
 
     def _make_engines(self) -> EngineWatch | None:
-        """Returns what hears engines say what they run; None where nobody listens."""
+        """Returns the watch that reads what engines report of their load; None where no engine is
+        watched."""
         source = self.cluster.servers_from
         if source is None or learned_servers(self.machine.servers) is None:
             return None
@@ -362,8 +372,8 @@ class NodeShell:
         return Driver(*driven, journal=journal, on_late=ev.HeldUp)
 
     def _feed_arrivals(self) -> Callable[[Any], None]:
-        """Returns what feeds events of requests: with what they say of their size, where that
-        counts."""
+        """Returns the callable that feeds in events of requests, together with the size that a
+        request states where sizes count."""
         if sized_servers(self.machine.servers) is None:
             return self.feed
         features, feed = WorkFeatures(self.cluster), self.feed
@@ -388,5 +398,5 @@ class NodeShell:
 
 
 def _stream(seed: int | None, name: str) -> Random:
-    """A random stream of its own for each purpose, repeatable if there is a seed."""
+    """Returns a random stream of its own for each purpose; it is repeatable if there is a seed."""
     return Random() if seed is None else Random(f"{seed}/{name}")

@@ -1,4 +1,4 @@
-"""How the nodes of one site write what they tell each other: a line of JSON for each message."""
+"""The messages between the nodes of one site as they are written: a line of JSON for each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from spillover.model.ranges import Whole
 
 
 class GoesBy(msgspec.Struct, frozen=True):
-    """The configuration that the node goes by. Said on each stream first, and when it changes."""
+    """The configuration that the node goes by. It is said on each stream first, and when it
+    changes."""
 
     stamp: Annotated[str, msgspec.Meta(max_length=200)]
 
@@ -30,11 +31,11 @@ Policy = Annotated[str, msgspec.Meta(max_length=100)]
 
 
 class Operated(msgspec.Struct, frozen=True):
-    """What operators have changed at the node, where several processes are one node to them. It is
-    said on each new stream: one that was started again knows nothing of it."""
+    """The operators' changes at the node, where several processes are one node to them. They are
+    said on each new stream, since a process that was started again knows nothing of them."""
 
     at_ms: Whole
-    """When it was changed last, by the clock of the machine."""
+    """The time of the last change, in milliseconds by the clock of the machine."""
     drains: bool
     policy: Policy
     shadow: Policy | None
@@ -45,14 +46,14 @@ TENANTS_MAX = 200
 
 
 class Uses(msgspec.Struct, frozen=True):
-    """How much tenants use at the node."""
+    """The uses of tenants at the node."""
 
     tenants: Annotated[dict[str, Use], msgspec.Meta(max_length=TENANTS_MAX)]
 
 
 class Sessions(msgspec.Struct, frozen=True):
-    """The clients that have a session at the node. Said on each stream first, and when it
-    changes."""
+    """The clients that have a session at the node. They are said on each stream first, and when
+    they change."""
 
     clients: Whole
     let_in: Whole
@@ -60,7 +61,7 @@ class Sessions(msgspec.Struct, frozen=True):
 
 
 OfShells: TypeAlias = GoesBy | Uses | Operated | Sessions
-"""What is not the machine's business."""
+"""The messages that are not the machine's business."""
 
 
 class _Line(msgspec.Struct, omit_defaults=True):

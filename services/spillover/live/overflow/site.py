@@ -1,8 +1,8 @@
-"""The other nodes of a site, as one node calls them: what they tell each other, and requests of
-clients that are another node's business (decision 0049).
+"""The other nodes of a site, as one node calls them: their messages to each other, and clients'
+requests that belong to another node (decision 0049).
 
-A node that the configuration has no more is listened to until it has ended. Who has which share of
-the servers is decided in `core.overflow.siblings`.
+A node that has left the configuration is listened to until it has ended. `core.overflow.siblings`
+decides which node has which share of the servers.
 """
 
 from __future__ import annotations
@@ -39,35 +39,40 @@ from spillover.model.topology import Cluster
 from spillover.policy.overflow.choosers import POLICY_NAMES
 
 AGAIN_S = 0.1
-"""A stream that has ended is opened again after so long."""
+"""The pause, in seconds, before a stream that has ended is opened again."""
 
 PASSED_ON_MAX = 10_000
-"""So many requests at most wait for other nodes at a time, to be taken there or here; fewer where
-connections have TLS."""
+"""The most clients' requests that wait for other nodes at a time, to be taken there or here.
+Connections with TLS allow fewer."""
 
 LOOKED_UP_MAX = 2000
-"""So many questions for requests at most wait for other nodes at a time, each for minutes perhaps:
-at most a quarter of the connections to a sibling, so that what is passed on finds one."""
+"""The most questions about requests that wait for other nodes at a time, each perhaps for minutes.
+They take at most a quarter of the connections to a sibling, so that a request that is passed on
+finds one."""
 
 FORGOTTEN_S = 60.0
-"""A node that the configuration has no more is given up if it was silent for so long. One that has
-ended is at once: it takes no connections."""
+"""The time, in seconds, for which a node that has left the configuration must be silent to be given
+up. A node that takes no connections has ended and is given up at once."""
 
 NOT_BELIEVED = 403
-"""By this it refuses one that is not of its federation, or does not prove its cluster."""
+"""The status by which a node refuses a caller that is not of its federation, or does not prove its
+cluster."""
 
 NOT_OF_THE_SITE = frozenset({NOT_BELIEVED, 404, 422})
-"""By these a node refuses one that is no other node of its cluster, by its own topology."""
+"""The statuses by which a node refuses a caller that is, by the node's own topology, no other node
+of its cluster."""
 
 NOT_YET = 409
-"""By this it refuses one of a later configuration, which it has not got yet."""
+"""The status by which a node refuses a caller with a later configuration, which the node has not
+got yet."""
 
 NOT_YET_S = 1.0
-"""So long it may do that, then the two have nothing in common. Below ABSENT_S, after which a node
-goes on without the others."""
+"""The time, in seconds, for which a node may answer NOT_YET before the two count as having nothing
+in common. It is below ABSENT_S, after which a node goes on without the others."""
 
 LINES = Pace(per_s=5000.0, burst=1000.0)
-"""The pace at which a sibling is heard: it tells its load 200 times a second, and gives servers."""
+"""The pace at which a sibling is heard, in lines per second. A sibling tells its load 200 times a
+second, and gives servers besides."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
@@ -86,17 +91,21 @@ class SharedSessions(Protocol):
 
     @property
     def here(self) -> Sessions:
-        """Returns what siblings are told."""
+        """Returns the sessions here, as siblings are told of them."""
 
     def hear(self, node: int, told: Sessions | None) -> None:
-        """A sibling tells this; None where it is not heard any more."""
+        """Take in what sibling `node` tells of its sessions; None once the sibling is not heard any
+        more."""
 
 
 class Site:
-    """The siblings of node `number` of a cluster. `feed` takes what they say; `caller` is how this
-    node names itself, `configured` what it goes by. `on_failure` takes an error by which this node
-    cannot be one of them, `on_refused` hears which kind of message of a sibling was dropped. `urls`
-    are those of processes, which no configuration has."""
+    """The siblings of node `number` of a cluster.
+
+    `feed` takes the events that siblings' messages become. `caller` is the name that this node
+    gives itself, `configured` the configuration that it goes by. `on_failure` takes an error for
+    which this node cannot be one of them, and `on_refused` the kind of each sibling's message that
+    was dropped. `urls` are the addresses of processes, which no configuration has.
+    """
 
     def __init__(
         self,
@@ -121,15 +130,15 @@ class Site:
         self._group: asyncio.TaskGroup | None = None
         self._urls_fixed = tuple(urls)
         self._others: dict[int, _Other] = {}
-        """The siblings by their numbers, those too that the configuration has no more."""
+        """The siblings by their numbers, including those that have left the configuration."""
         self._quotas: Quotas | None = None
         self._operated: Operated | None = None
         self._sessions: SharedSessions | None = None
         self._load: SiblingLoad | None = None
-        """What was told last of the load of this node, the same to all."""
+        """The load of this node as it was last told, the same to all siblings."""
         self.passed_on = self.looked_up = 0
-        """Clients' requests, and questions for them, that wait for other nodes; whoever takes them
-        counts."""
+        """The numbers of clients' requests, and of questions about requests, that wait for other
+        nodes. The callers of `pass_on` and `ask_all` count them."""
         self._connections_max = clients.connections_max(PASSED_ON_MAX)
         self.looked_up_max = min(LOOKED_UP_MAX, self._connections_max // 4)
         self.go_by(cluster, result_ttl_s)
@@ -145,7 +154,8 @@ class Site:
             self._group.create_task(self._listen(number), name=f"sibling {number}")
 
     def go_by(self, cluster: Cluster, result_ttl_s: float) -> None:
-        """Go by this from now on. Nodes that come are listened to, those that go until they end."""
+        """Go by this configuration from now on. New nodes are listened to, and those that leave are
+        until they end."""
         self._cluster, self._remembered_s = cluster, result_ttl_s
         for number, url in enumerate(self._urls_fixed or cluster.peer_urls, start=1):
             if number != self.number and number not in self._others:
@@ -153,16 +163,17 @@ class Site:
                 self._begin(number)
 
     def say_configuration(self) -> None:
-        """Tell all siblings what this node goes by now."""
+        """Tell all siblings which configuration this node goes by now."""
         self._say(self._others.values(), GoesBy(self._configured.told))
 
     def share_quotas(self, quotas: Quotas) -> None:
-        """Take in what siblings tell of tenants from now on. What is to be told, `say_uses`
-        says."""
+        """Take in what siblings tell of tenants from now on. What this node tells of them goes out
+        by `say_uses`."""
         self._quotas = quotas
 
     def share_sessions(self, sessions: SharedSessions) -> None:
-        """Have siblings hear of clients' sessions here, and these of theirs, from now on."""
+        """Tell siblings of clients' sessions here from now on, and take in what they tell of
+        theirs."""
         self._sessions = sessions
         self.say_sessions()
 
@@ -172,14 +183,14 @@ class Site:
             self._say(self._others.values(), self._sessions.here)
 
     def operate(self, policy: str, shadow: str | None, *, drains: bool) -> None:
-        """Have processes that are started again do as operators have told this one, and this one
-        as they tell others later."""
+        """Have processes that are started later do as operators have told this one, and have this
+        one do as operators tell another process later."""
         before_ms = 0 if self._operated is None else self._operated.at_ms
         at_ms = max(time.time_ns() // 1_000_000, before_ms + 1)
         self._operated = Operated(at_ms, drains, policy, shadow)
 
     def _hear_operated(self, told: Operated) -> None:
-        """Do what operators have told a sibling later than this node."""
+        """Do what operators have told a sibling after they last told this node."""
         own = self._operated
         if not self._urls_fixed or (own is not None and own.at_ms >= told.at_ms):
             return
@@ -192,15 +203,15 @@ class Site:
 
     def say_uses(self, news: Mapping[str, Use]) -> bool:
         """Tell all siblings how much these tenants use here; returns whether all have been told. A
-        stream that has no room for that goes on: these lines are many, and may come later."""
+        stream without room for these lines stays open: they are many, and may come later."""
         line = sibling_wire.encode(Uses(dict(news)))
         streams = [stream for other in self._others.values() for stream in other.streams]
         told = [stream.put(line) for stream in streams if not stream.ended]
         return all(told)
 
     def _say(self, others: Iterable[_Other], message: SiblingMessage | OfShells) -> None:
-        """A stream that a line is lost on ends: it may have given servers, which are counted anew
-        then."""
+        """Send a message to these siblings. A stream that loses a line ends, since the line may
+        have given servers; they are counted anew then."""
         line = sibling_wire.encode(message)
         for other in others:
             for stream in other.streams:
@@ -208,7 +219,7 @@ class Site:
                     stream.end()
 
     async def close(self) -> None:
-        """Let go of all of them. Streams first: an open one holds up the server."""
+        """Let go of all siblings. Streams are closed first: an open one holds up the server."""
         self._group = None
         for other in self._others.values():
             for stream in other.streams:
@@ -219,9 +230,9 @@ class Site:
     # --- what siblings tell each other --------------------------------------------------------
 
     def open(self, number: int, put: Callable[[bytes], bool]) -> ReportStream | None:
-        """Opens a stream on which a sibling hears this node, and returns it; None for a number that
-        no sibling has. If the sibling has too many, the oldest ends. It is `greeted` once it
-        takes lines."""
+        """Opens a stream on which a sibling hears this node, and returns it; None if no sibling has
+        this number. If the sibling has too many streams, the oldest ends. The stream is to be
+        `greeted` once it takes lines."""
         other = self._others.get(number)
         if other is None:
             return None
@@ -233,8 +244,8 @@ class Site:
         return stream
 
     def greet(self, stream: ReportStream) -> None:
-        """Say on a new stream what does not come again by itself, or not soon: until it has told
-        its load a node is not heard."""
+        """Say on a new stream what is not repeated by itself, or not soon: a node is not heard
+        until it has told its load."""
         stream.put(sibling_wire.encode(GoesBy(self._configured.told)))
         if self._load is not None:
             stream.put(sibling_wire.encode(self._load))
@@ -246,7 +257,7 @@ class Site:
             self._quotas.tell_all()
 
     def drop(self, number: int, stream: ReportStream) -> None:
-        """Its reader has gone, or it has ended."""
+        """Forget a stream whose reader has gone, or that has ended."""
         other = self._others.get(number)
         if other is not None and stream in other.streams:
             other.streams.remove(stream)
@@ -259,7 +270,8 @@ class Site:
             self._say([other], command.message)
 
     def distrust(self, command: ev.DistrustSibling) -> None:
-        """What it told was within its ranges, so that this is a bug."""
+        """Break off a sibling whose message made the machine raise. The message was within its
+        ranges, so this is a bug."""
         said = Message("bug: dropped what a sibling told", node=command.sibling)
         _log.error(said, exc_info=command.error)
         self._on_refused(command.sibling, RAISED)
@@ -305,21 +317,22 @@ class Site:
         return len(self._urls_fixed) or self._cluster.node_count
 
     async def _forget(self, number: int) -> None:
-        """It is none any more, and has ended."""
+        """Forget a sibling that has left the configuration and has ended."""
         other = self._others.pop(number)
         for stream in other.streams:
             stream.end()
         await other.client.close()
         if number <= self._node_count:
-            self.go_by(self._cluster, self._remembered_s)  # it is one again, meanwhile
+            self.go_by(self._cluster, self._remembered_s)  # it is in the configuration again
 
     def _path(self) -> str:
         told = f"node={self.number}&servers={self._cluster.server_count}"
         return f"{SIBLINGS}?{told}&{urlencode({FIELD: self._configured.told})}"
 
     def _give_up(self, number: int) -> None:
-        """Wait for no answer of a sibling that is silent: its machine may be gone without a word.
-        One whose stream has merely broken is soon heard again, or its connections end too."""
+        """Wait no longer for the answers of a sibling that is silent, whose machine may be gone
+        without a word. A sibling whose stream has merely broken is soon heard again, or its
+        connections end too."""
         for asked in list(self._others[number].asked):
             if not asked.done():
                 asked.set_exception(OutcomeUnknown(f"node {number} is silent"))
@@ -341,14 +354,14 @@ class Site:
             self._on_failure(InputError("--topology", field, expected))
 
     def heard_servers(self, number: str, servers: str, configuration: str) -> None:
-        """Say that a sibling of the same configuration goes by another number of servers: the node
-        that makes the next view decides which holds."""
+        """Warn that a sibling of the same configuration goes by another number of servers. The node
+        that makes the next view decides which number holds."""
         own = str(self._cluster.server_count)
         if servers != own and configuration in ("", self._configured.told):
             _log.warning(Message("sibling has other servers", node=number, own=own, other=servers))
 
     def hear(self, number: int, line: bytes) -> None:
-        """A sibling has told this. Raises PeerError if it is to be heard no more."""
+        """Take in a line of a sibling. Raises PeerError if the sibling is to be heard no more."""
         other = self._others[number]
         if other.is_distrusted:
             raise PeerError("what it told was dropped, by a bug")
@@ -378,9 +391,12 @@ class Site:
         return sorted((self.siblings.up | self.siblings.members) - {self.number})
 
     def is_over(self, number: int, error: PeerError) -> bool:
-        """Returns whether a sibling that drains, while another node does not, has refused the
-        connection for a question. It does so once nothing is under way there but what it asks
-        others, or its time to drain is over; what it remembers ends with it."""
+        """Returns whether the refused connection for a question means that a sibling is done
+        draining, while another node does not drain.
+
+        A draining sibling refuses connections once nothing is under way there but its own questions
+        to others, or its time to drain is over. What it remembers ends with it.
+        """
         known = self.siblings.known.get(number)
         leaves = known is not None and known.load is not None and known.load.leaves
         some_stay = not self.siblings.leaves or bool(self.staying)
@@ -388,8 +404,8 @@ class Site:
 
     @property
     def passed_on_max(self) -> int:
-        """Returns how many clients' requests may wait for other nodes: what finds no connection is
-        tried again and again."""
+        """Returns how many clients' requests may wait for other nodes. The limit keeps connections
+        for them, since a request that finds none is tried again and again."""
         return min(PASSED_ON_MAX, self._connections_max * max(1, len(self._others)))
 
     @property
@@ -399,7 +415,7 @@ class Site:
 
     @property
     def staying(self) -> Sequence[int]:
-        """Returns those that are heard and hear this node, and do not drain."""
+        """Returns the siblings that are heard, hear this node, and do not drain."""
         known = self.siblings.known.items()
         up = self.siblings.up
         return sorted(
@@ -415,8 +431,8 @@ class Site:
 
     @property
     def may_have_moved(self) -> bool:
-        """Returns whether a request that is remembered may be remembered by another node than the
-        one that its name belongs to now."""
+        """Returns whether a request may be remembered by another node than the one to which its
+        name belongs now."""
         return time.monotonic() < self.siblings.viewed_s + self._remembered_s
 
     def pass_on(
@@ -450,8 +466,9 @@ class Site:
         timeout_s: float,
         among: Collection[int] | None = None,
     ) -> list[tuple[int, int, bytes]]:
-        """Have all siblings that are there answer, or those of them that are `among` these. Returns
-        the number of each, the status and the body; 504 for one that has not answered."""
+        """Have all siblings that are there answer, or those that are `among` these. Returns the
+        number, the status and the body of each; the status is 504 for a sibling that has not
+        answered."""
         told: dict[str, Any] = {"headers": headers, "body": body, "timeout_s": timeout_s}
         numbers = [number for number in self._others if among is None or number in among]
         asked = {number: self.pass_on(number, method, path, **told) for number in numbers}
@@ -473,15 +490,16 @@ class _Other:
     def __init__(self, client: HttpClient) -> None:
         self.client = client
         self.streams: list[ReportStream] = []
-        """The streams on which it hears this node: each says all. A sibling reads one, but whoever
-        says that he is a sibling must not end its stream at once."""
+        """The streams on which the sibling hears this node; each carries everything. A sibling
+        reads one, but a caller that merely claims to be the sibling must not be able to end its
+        stream at once."""
         self.is_distrusted = False
         """Whether its messages made the machine raise: its stream is to break off."""
         self.asked: set[asyncio.Future[Response]] = set()
-        """What it was asked for clients and has not answered."""
+        """The exchanges for clients that the sibling has not answered yet."""
         self.heard_s = -math.inf
         self.refused_s = math.inf
-        """When it first refused this node, which is of a later configuration."""
+        """The time when the sibling first refused this node, which is of a later configuration."""
         self.goes_by = ""
         """The stamp of the configuration that it goes by, as it has said."""
 

@@ -1,4 +1,4 @@
-"""The metrics of what requests say of their size, and engines of their load."""
+"""The metrics of the sizes that requests state, and of the load that engines report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spillover.model.signals import sizes as signals
 def size_metrics(
     machine: NodeMachine, looks: Mapping[str, int] | None, cluster: ClusterId
 ) -> Iterator[Metric]:
-    """Yield those of a node; nothing where neither is listened to. `looks` are the ends of looks at
+    """Yield these metrics of a node; none where neither is known. `looks` are the ends of looks at
     pages of engines, None where there are none."""
     if looks is not None:
         yield from _engines(machine, looks, cluster)

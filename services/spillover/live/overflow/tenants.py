@@ -1,4 +1,5 @@
-"""The tenants of a running node: their quotas, told of what the machine says, and their metrics.
+"""The tenants of a running node: their quotas, which follow what the machine says, and their
+metrics.
 
 What a quota allows is in `core.overflow.quotas`. A node without API tokens has none of this.
 """
@@ -21,12 +22,12 @@ from spillover.model.access import ApiToken
 from spillover.model.signals import tenants as signals
 
 TELL_S = 0.05
-"""Other nodes of the cluster are told so often what has changed: what they let in meanwhile may be
-too much."""
+"""The time, in seconds, between two messages to other nodes of the cluster about what has changed.
+What they let in meanwhile may be too much."""
 
 
 class Tenants(Collector):
-    """Those of one node; to be made before it runs."""
+    """The tenants of one node; to be made before it runs."""
 
     def __init__(self, shell: NodeShell, tokens: Iterable[ApiToken]) -> None:
         self._shell = shell
@@ -56,7 +57,7 @@ class Tenants(Collector):
         self._shell.timers.at(due_s + TELL_S, self._tell)
 
     def go_by(self, tokens: Iterable[ApiToken]) -> None:
-        """These are the API tokens from now on."""
+        """Use these API tokens from now on."""
         quotas = {token.tenant: token.quota for token in tokens if token.tenant}
         self._shown = list(quotas)[: signals.TENANTS_SHOWN_MAX]
         self._quotas.go_by(quotas, time.monotonic())

@@ -31,13 +31,13 @@ UP = "up"
 
 
 def token_metrics(machine: NodeMachine) -> TokenMetrics | None:
-    """Returns those of a node; None where its servers are alike."""
+    """Returns the token metrics of a node; None where its servers are alike."""
     servers = unlike_servers(machine.servers)
     return None if servers is None else TokenMetrics(machine, servers)
 
 
 class TokenMetrics:
-    """What is counted by class, by server and by type."""
+    """The counts by class, by server and by type."""
 
     def __init__(self, machine: NodeMachine, servers: TokenServers[Any]) -> None:
         self._machine = machine
@@ -48,11 +48,11 @@ class TokenMetrics:
         self._ends = ends
         self._requests = Counters(signals.TYPE_REQUESTS, product(types, ends))
         self._wait_s = dict.fromkeys(types, 0.0)
-        """Time in queues, on the whole path, of requests that were done."""
+        """The seconds that requests which are done spent in queues on their whole path, by type."""
         self._system_time_s = dict.fromkeys(types, 0.0)
 
     def home_ended(self, kind: str, answer: Answer) -> None:
-        """A client's request of this type has its answer."""
+        """Count a client's request of this type that has its answer."""
         label = kind if kind in self._types else OTHER
         self._requests.counts[label, answer.outcome] += 1
         if answer.outcome is DONE:
@@ -60,7 +60,7 @@ class TokenMetrics:
             self._system_time_s[label] += answer.total_s
 
     def home_refused(self, kind: str) -> None:
-        """A client's request of this type was not accepted."""
+        """Count a client's request of this type that was not accepted."""
         self._requests.counts[kind if kind in self._types else OTHER, REFUSED] += 1
 
     def ended(self) -> Counter[str]:

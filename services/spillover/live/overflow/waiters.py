@@ -1,5 +1,5 @@
-"""Who waits for the end of a visit: clients whose request it is, others that ask how it stands, and
-the neighbor that has sent it. One table, by ref.
+"""The table of those who wait for the end of a visit, by ref: clients whose request it is, others
+that ask for its state, and the neighbor that has sent it.
 
 What each of them does when it is told is its own business.
 """
@@ -21,18 +21,18 @@ that is known."""
 Waiter: TypeAlias = Callable[[Told], None]
 
 WAITERS_MAX = 1000
-"""At most so many may wait for one visit at the same time."""
+"""The most that may wait for one visit at the same time."""
 
 
 class Waiters:
-    """Those who wait for visits, by ref, in the order in which they came. Each is told once, or
-    leaves before."""
+    """The waiters for visits, by ref, in the order in which they came. Each is told once, or leaves
+    before."""
 
     def __init__(self) -> None:
         self._by_ref: dict[int, tuple[Waiter, ...]] = {}
 
     def __len__(self) -> int:
-        """How many visits are waited for."""
+        """Returns how many visits are waited for."""
         return len(self._by_ref)
 
     def of(self, ref: int) -> tuple[Waiter, ...]:
@@ -40,7 +40,8 @@ class Waiters:
         return self._by_ref.get(ref, ())
 
     def wait(self, ref: int, waiter: Waiter) -> bool:
-        """Have `waiter` told what a visit that is under way comes to. False if too many wait."""
+        """Have `waiter` told the end of a visit that is under way. Returns False if too many
+        wait."""
         waiting = self._by_ref.get(ref, ())
         if len(waiting) >= WAITERS_MAX:
             return False
@@ -48,25 +49,25 @@ class Waiters:
         return True
 
     def leave(self, ref: int, waiter: Waiter) -> None:
-        """Wait no longer."""
+        """Have `waiter` wait no longer."""
         waiting = tuple(other for other in self._by_ref.pop(ref, ()) if other is not waiter)
         if waiting:
             self._by_ref[ref] = waiting
 
     def tell(self, ref: int, told: Told) -> None:
-        """The visit has come to its end."""
+        """Tell all who wait that the visit has come to its end."""
         for waiter in self._by_ref.pop(ref, ()):
             waiter(told)
 
     def close(self) -> None:
-        """The node ends."""
+        """Tell all who wait that the node ends."""
         by_ref, self._by_ref = self._by_ref, {}
         for waiter in chain.from_iterable(by_ref.values()):
             waiter(None)
 
 
 class FutureWaiter:
-    """Waits for an answer by a future, which is cancelled if none comes."""
+    """A waiter for an answer by a future, which is cancelled if none comes."""
 
     __slots__ = ("future",)
 

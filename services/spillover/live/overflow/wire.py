@@ -1,8 +1,8 @@
-"""What nodes say to each other, as bytes. JSON by msgspec; payloads and results pass through as
-they came, never decoded on the way. Where messages go, and how to change one, is in `protocol`.
+"""The messages between nodes, as bytes: JSON by msgspec. Payloads and results pass through as they
+came and are never decoded on the way. `protocol` says where messages go, and how to change one.
 
-Fields that are not known here are ignored, missing ones have the defaults given here; those without
-one must be there. Durations travel in milliseconds, a request's deadline as what remains of it.
+Unknown fields are ignored, and missing ones have the defaults given here; a field without a default
+must be there. Durations travel in milliseconds, and a request's deadline as the time that remains.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ from spillover.model.trace_context import trace_context
 from spillover.model.unlike_servers import DEFAULT_TYPE
 
 LOAD = b"spillover-load"
-"""A header of refusals between nodes: the load of the one that refuses."""
+"""The header of a refusal between nodes that has the load of the node that refuses."""
 
 UPSTREAM_STATUS = b"spillover-upstream-status"
-"""Another: by which the service behind it has refused the work."""
+"""The header of a refusal between nodes that has the status by which the service behind the node
+has refused the work."""
 
 NOTHING = msgspec.Raw(b"null")
 
@@ -55,14 +56,14 @@ _PAYLOAD = b'"payload":'
 _NO_PAYLOAD = _PAYLOAD + b"null"
 
 PATH_MAX = 1000
-"""Clusters that a request was at: far more than any may visit."""
+"""The most clusters in a request's path: far more than any request may visit."""
 
 BROKEN_PROBLEM_MAX = 500
-"""The longest words for why an answer broke off. Why: a frame has a place for as many, each of them
-written as an escape."""
+"""The most characters of the reason why an answer broke off. Why: a frame has room for as many,
+each of them written as an escape."""
 
 DEADLINE_MS_MAX = 7 * 86_400_000.0
-"""A week: a deadline beyond it is none."""
+"""The longest deadline, in milliseconds: a week. A deadline beyond it counts as none."""
 
 Path = Annotated[tuple[Cluster, ...], msgspec.Meta(min_length=1, max_length=PATH_MAX)]
 Status = Annotated[int, msgspec.Meta(ge=100, le=999)]
@@ -72,12 +73,13 @@ T = TypeVar("T")
 
 
 class MalformedMessage(ValueError):
-    """These bytes are not such a message."""
+    """The bytes are not a message of the expected kind."""
 
 
 class Caller(NamedTuple):
-    """Who calls: its cluster, the one that it means to call, and their federation. What is None was
-    not told: it is older than these fields, or its topology has no name."""
+    """The sender of a call: its cluster, the cluster that it means to call, and their federation. A
+    field is None if the sender did not tell it: it is older than the field, or its topology has no
+    name."""
 
     cluster: str
     to: str | None = None
@@ -85,11 +87,11 @@ class Caller(NamedTuple):
 
 
 UNSAID = Caller("")
-"""In messages on a connection that has said who calls."""
+"""The caller in messages on a connection whose caller is known already."""
 
 
 class LoadBody(msgspec.Struct, array_like=True, frozen=True):
-    """What a node says of its load with another message: `model.load.LoadNow`."""
+    """The load of a node that goes with another message: `model.load.LoadNow`."""
 
     epoch: Whole
     sequence: Whole
@@ -99,7 +101,7 @@ class LoadBody(msgspec.Struct, array_like=True, frozen=True):
 
 
 class RanBody(msgspec.Struct, array_like=True, frozen=True):
-    """Where a request ran: `model.affinity.RanAt`."""
+    """The place where a request ran: `model.affinity.RanAt`."""
 
     place: Whole
     taken: Work
@@ -111,9 +113,12 @@ BoundedKind = Annotated[str, msgspec.Meta(max_length=KIND_LENGTH_MAX)]
 
 
 class ForwardBody(msgspec.Struct, omit_defaults=True):
-    """A request on its way, `pulled` if the neighbor has asked for work. In version 1 `sender` is
-    the cluster that hands it on, `to` the one that it means to hand it to, `federation` theirs.
-    `id` is its name, and `tenant` whose that is."""
+    """A request on its way. `pulled` says that the receiver has asked for work.
+
+    `id` is the request's name, and `tenant` is the tenant that the name belongs to. In version 1
+    `sender` is the cluster that hands the request on, `to` the one that is meant to get it, and
+    `federation` the federation of both.
+    """
 
     id: str
     path: Path
@@ -134,11 +139,14 @@ class ForwardBody(msgspec.Struct, omit_defaults=True):
 
 
 class AnswerBody(msgspec.Struct, omit_defaults=True):
-    """An answer on its way back. `held_ms` counts from the receipt of the request's head to the
-    writing of these bytes; `reading_ms` is the part of it until the body was there, and
-    `answer_delay_ms` the part that emulates the link back. What was rejected travels as what has
-    failed and is `rejected`: some nodes of version 1 know no such outcome, and an answer that they
-    cannot read would be lost."""
+    """An answer on its way back.
+
+    `held_ms` counts from the receipt of the request's head to the writing of these bytes.
+    `reading_ms` is the part of it until the body was there, and `answer_delay_ms` the part that
+    emulates the link back. A rejected request travels as one that has failed, with `rejected` set:
+    some nodes of version 1 do not know that outcome, and an answer that they cannot read would be
+    lost.
+    """
 
     outcome: Outcome
     path: Path
@@ -161,8 +169,8 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
 
 
 class CancelBody(msgspec.Struct, omit_defaults=True):
-    """Who calls wants the request of this id, which it has handed on, no longer. In version 1
-    `sender`, `to` and `federation` say who that is."""
+    """The caller no longer wants the request of this id, which it has handed on. In version 1
+    `sender`, `to` and `federation` say who the caller is."""
 
     id: str
     sender: str = ""
@@ -172,16 +180,18 @@ class CancelBody(msgspec.Struct, omit_defaults=True):
 
 
 class CancelAnswer(msgspec.Struct):
-    """Whether a request of this id from who calls is under way here; if so, it is cancelled, and
+    """Whether a request of this id and this caller is under way here. If so, it is cancelled, and
     the answer to its forward tells how it ended."""
 
     found: bool
 
 
 class RefusedBody(msgspec.Struct, omit_defaults=True):
-    """Why a request that was handed over surely has not run: `reason` is for whoever looks at the
-    wire, `load` that of the one who refuses, `upstream_status` that by which the service behind it
-    has refused the work."""
+    """The reason why a request that was handed over surely has not run.
+
+    `reason` is for readers of the wire, `load` is the load of the node that refuses, and
+    `upstream_status` the status by which the service behind that node has refused the work.
+    """
 
     reason: BoundedReason = ""
     load: LoadBody | None = None
@@ -189,15 +199,16 @@ class RefusedBody(msgspec.Struct, omit_defaults=True):
 
 
 class BrokenBody(msgspec.Struct, omit_defaults=True):
-    """Why no more of an answer comes: the `cause`, and the `problem` in words."""
+    """The reason why the rest of an answer does not come: the `cause`, and the `problem` in
+    words."""
 
     cause: str = ""
     problem: Problem = ""
 
 
 class Forwarded(NamedTuple):
-    """A forward as it is read: `caller` if the message says who that is, `remaining_s` of the
-    deadline."""
+    """A forward as it is read. `caller` is None if the message does not say who it is, and
+    `remaining_s` is what remains of the deadline."""
 
     caller: Caller | None
     request: Request
@@ -207,27 +218,31 @@ class Forwarded(NamedTuple):
 
 
 class Stay(NamedTuple):
-    """How long a request was at a neighbor, by the neighbor's clock: `held_s` in all, in it
-    `reading_s` until its body was there and `answer_delay_s` emulating the link back. What the
-    sender waited beyond `held_s` was the network, there and back."""
+    """How long a request was at a neighbor, in seconds of the neighbor's clock.
+
+    `held_s` is the whole stay. `reading_s` is the part until the request's body was there, and
+    `answer_delay_s` the part that emulated the link back. The time that the sender waited beyond
+    `held_s` was spent on the network, there and back.
+    """
 
     held_s: float
     reading_s: float
     answer_delay_s: float
 
     def legs(self, decided_s: float, sent_s: float, received_s: float) -> tuple[float, float]:
-        """Returns how long a request was on its way there, and what came of it on its way back."""
+        """Returns how long the request was on its way there, and its answer on the way back, in
+        seconds."""
         round_trip_s = max(0.0, received_s - sent_s - self.held_s)
         there_s = (sent_s - decided_s) + round_trip_s / 2 + self.reading_s
         return there_s, self.answer_delay_s + round_trip_s / 2
 
 
 CLOCKS_S = 10.0
-"""What a neighbor tells of times may exceed what was waited here by so much: clocks differ, and one
-may have been stopped."""
+"""The time, in seconds, by which a time that a neighbor tells may exceed the wait that was measured
+here. Clocks differ, and one may have been stopped."""
 
 UNTIMED = Stay(0.0, 0.0, 0.0)
-"""The times of an answer whose own are beyond their ranges."""
+"""The times of an answer that states times beyond their ranges."""
 
 _NO_TIME = msgspec.Raw(b"0")
 
@@ -237,7 +252,7 @@ TIMES = (
 )
 
 _CAUSES = {cause.value: cause for cause in Cause}
-"""What a node of another version tells besides is nobody's business here."""
+"""The known causes by name. Any other cause, of a node of another version, is ignored."""
 
 _encode = msgspec.json.Encoder().encode
 _decode_forward = msgspec.json.Decoder(ForwardBody).decode
@@ -267,8 +282,9 @@ def encode_forward(
     pulled: bool = False,
     payload: msgspec.Raw | None = None,
 ) -> tuple[Buffer, ...]:
-    """Returns a request as `caller` hands it on, UNSAID but in version 1. In parts that follow each
-    other: a large payload is sent as it lies. It is the request's work unless another is given."""
+    """Returns a request as `caller` hands it on, in parts that follow each other, so that a large
+    payload is sent without a copy. `caller` is UNSAID except in version 1. The payload is the
+    request's work unless another one is given."""
     payload = request.work if payload is None else payload
     is_large = len(memoryview(payload)) > JOIN_LIMIT_BYTES
     trace = request.trace
@@ -302,7 +318,8 @@ def encode_forward(
 
 
 def decode_forward(body: bytes) -> Forwarded:
-    """Raises MalformedMessage; what a client may not send, a neighbor may not hand on."""
+    """Returns the request that a message hands on. Raises MalformedMessage; what a client may not
+    send, a neighbor may not hand on."""
     try:
         forward = _decode_forward(body)
     except UNREADABLE as error:
@@ -329,22 +346,22 @@ def decode_forward(body: bytes) -> Forwarded:
 
 
 def load_of(load: LoadBody) -> LoadNow:
-    """Returns what such a body says."""
+    """Returns the load that a body states."""
     return LoadNow(load.epoch, load.sequence, load.ahead, load.load, load.accepting)
 
 
 def encode_load(load: LoadNow) -> bytes:
-    """Returns a load as the header LOAD has it."""
+    """Returns a load as the value of the header LOAD."""
     return _encode(LoadBody(*load))
 
 
 def decode_status(told: bytes | None) -> int | None:
-    """Returns what the header UPSTREAM_STATUS says; None where that is no status."""
+    """Returns the status that the header UPSTREAM_STATUS states; None if it is no status."""
     return int(told) if told is not None and _STATUS.fullmatch(told) else None
 
 
 def decode_load(told: bytes | None) -> LoadNow | None:
-    """Returns what the header says; None where it says nothing that is understood."""
+    """Returns the load that the header LOAD states; None if it is missing or not understood."""
     if told is None:
         return None
     try:
@@ -359,8 +376,8 @@ def encode_refused(reason: str, load: LoadNow | None = None, status: int | None 
 
 
 def decode_refused(told: bytes) -> tuple[LoadNow | None, int | None]:
-    """Returns the load and the status that a refusal tells; None for what it does not, or not so
-    that it is understood."""
+    """Returns the load and the status that a refusal states. Each is None if it is missing or not
+    understood."""
     try:
         body = _decode_refused(told)
     except UNREADABLE:
@@ -369,14 +386,14 @@ def decode_refused(told: bytes) -> tuple[LoadNow | None, int | None]:
 
 
 def encode_broken(cause: Cause, problem: str | None) -> bytes:
-    """Returns why no more of an answer comes, cut to BROKEN_PROBLEM_MAX characters, with `?` for
-    what is none (half of a surrogate pair)."""
+    """Returns the reason why the rest of an answer does not come, cut to BROKEN_PROBLEM_MAX
+    characters. A `?` stands for what is no character (half of a surrogate pair)."""
     told = (problem or "")[:BROKEN_PROBLEM_MAX].encode(errors="replace").decode()
     return _encode(BrokenBody(cause.value, told))
 
 
 def decode_broken(told: bytes) -> tuple[Cause | None, str | None]:
-    """Returns the cause, and the problem in words; None for what is not told, or not so that it is
+    """Returns the cause, and the problem in words. Each is None if it is missing or not
     understood."""
     try:
         body = _decode_broken(told)
@@ -386,7 +403,7 @@ def decode_broken(told: bytes) -> tuple[Cause | None, str | None]:
 
 
 def _id_of(name: str, tenant: str) -> RequestId:
-    """Returns the id of a request that a message names so. Raises MalformedMessage."""
+    """Returns the id of a request that has this name and tenant. Raises MalformedMessage."""
     if not is_name(name, NAME_LENGTH_MAX):
         raise MalformedMessage(f"id: expected 1 to {NAME_LENGTH_MAX} printable characters")
     if not tenant:
@@ -424,8 +441,8 @@ def encode_answer(answer: Answer, stay: Stay) -> bytes:
 
 
 def decode_answer(body: bytes) -> tuple[Answer, Stay]:
-    """Returns an answer, and the request's stay at the neighbor: UNTIMED where nothing is wrong
-    with the answer but times. Raises MalformedMessage."""
+    """Returns an answer, and the request's stay at the neighbor. The stay is UNTIMED if only times
+    are wrong with the answer. Raises MalformedMessage."""
     is_timed = True
     try:
         message = _decode_answer(body)
@@ -459,16 +476,15 @@ def decode_answer(body: bytes) -> tuple[Answer, Stay]:
 
 
 def without_times(body: bytes) -> bytes:
-    """Returns a message that could not be read, without its times: nobody is to lose an answer for
-    a number that says how long it took. Raises MalformedMessage."""
+    """Returns a message that could not be read, without its times, so that no answer is lost for a
+    number that says how long it took. Raises MalformedMessage."""
     fields = decoded(_decode_fields, body)
     return _encode(fields | {name: _NO_TIME for name in TIMES if name in fields})
 
 
 def within_wait(answer: Answer, stay: Stay, waited_s: float) -> Stay:
-    """Returns the stay, unless a neighbor tells of times at its end and beyond that are longer than
-    its answer was waited for, clocks apart: those of the answer become as short, and of the stay is
-    nothing known."""
+    """Returns the stay, or UNTIMED if it or the answer has times that are longer than the wait for
+    the answer, with an allowance for clocks. The times of the answer are then cut to the wait."""
     told_s = answer.queued_s + answer.network_s + answer.service_s
     if told_s + stay.reading_s + stay.answer_delay_s <= waited_s + CLOCKS_S:
         return stay
@@ -480,14 +496,15 @@ def within_wait(answer: Answer, stay: Stay, waited_s: float) -> Stay:
 
 
 def encode_cancel(request_id: RequestId, caller: Caller) -> bytes:
-    """Returns the message that a request which `caller` has handed on is to be cancelled; UNSAID
-    but in version 1."""
+    """Returns the message that cancels a request which `caller` has handed on. `caller` is UNSAID
+    except in version 1."""
     tenant, name = parts_of(request_id)
     return _encode(CancelBody(name, caller.cluster, caller.to, caller.federation, tenant))
 
 
 def decode_cancel(body: bytes) -> tuple[Caller | None, RequestId]:
-    """(caller if it is said, id). Raises MalformedMessage."""
+    """Returns the caller, None if the message does not say who it is, and the id of the request.
+    Raises MalformedMessage."""
     cancel = decoded(_decode_cancel, body)
     caller = Caller(cancel.sender, cancel.to, cancel.federation) if cancel.sender else None
     return caller, _id_of(cancel.id, cancel.tenant)

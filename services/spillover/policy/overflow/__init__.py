@@ -1,1 +1,2 @@
-"""Where a request goes when no server is free, who may wait, and when work fails: formulas."""
+"""The formulas of where a request goes when no server is free, who may wait, and when work
+fails."""

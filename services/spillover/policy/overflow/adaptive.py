@@ -23,11 +23,11 @@ from spillover.policy.overflow.report_terms import first_departure, overload, su
 from spillover.policy.overflow.stranded import STUCK_SERVICES
 
 DRAIN_MAX = 8.0
-"""A reported queue is believed to drain for so many departures. Beyond them requests from third
-clusters make the forecast wrong."""
+"""The most departures for which a reported queue is believed to drain. Beyond them requests from
+third clusters make the forecast wrong."""
 
 SPREAD = 0.5
-"""A neighbor's queue spreads around the forecast by this share of a random walk's spread (one
+"""The spread of a neighbor's queue around the forecast, as a share of a random walk's spread (one
 arrival and one departure at each departure): the very rule keeps neighbors' queues together."""
 
 WAY_DISCOUNT = 0.25
@@ -38,46 +38,46 @@ SURPLUS_DISCOUNT = 0.65
 others are busy too: it stays for all that follows."""
 
 SURPLUS_ERRORS = 3.0
-"""A cluster is surely overloaded with so many standard errors on the safe side: a load of 0.98 is
-two above 1 too often, by chance."""
+"""The number of standard errors on the safe side with which a cluster is surely overloaded: a load
+of 0.98 is two above 1 too often, by chance."""
 
 BUSY_FROM = 0.7
-"""The others are busy from this mean load on, of the cluster and those it may hand on to: below it,
-they take the surplus within a few departures, and the queue here does not stay."""
+"""The mean load, of the cluster and those that it may hand on to, from which on the others are
+busy. Below it they take the surplus within a few departures, and the queue here does not stay."""
 
 BUSY_RANGE = 0.15
-"""The whole surplus counts from a mean load of so much above BUSY_FROM on."""
+"""The range of the mean load above BUSY_FROM beyond which the whole surplus counts."""
 
 TRUST = 16.0
-"""Knowledge loses all but 1 / e of its weight in so many departures of the slower side; the rest of
-the choices are the paper's."""
+"""The number of departures of the slower side in which knowledge loses all but 1 / e of its weight.
+The other choices are the paper's."""
 
 HOPE = 0.7
-"""The paper's draw goes to neighbors whose way is worth so much of the wait here: a cluster that
-knows nothing keeps too much otherwise."""
+"""The least wait here, as a share of the price of the way to a neighbor, for the paper's draw to go
+there: a cluster that knows nothing keeps too much otherwise."""
 
 HOPELESS = 8.0
-"""The paper's draw does not go to a neighbor whose reported queue takes so many times as long as
-the wait here and the way."""
+"""The factor by which a neighbor's reported queue may take longer than the wait here and the way,
+for the paper's draw to go there."""
 
 REPEATS_S = 0.3
-"""A report that would only repeat the last ones may be left out for so long: knowledge that is no
-older is as old as reports are apart, at most."""
+"""The time, in seconds, for which a report that would only repeat the last ones may be left out:
+knowledge that is no older counts as old as reports are apart, at most."""
 
 DEPARTURE_S_MIN = 1e-6
-"""A departure takes at least this time, where services take none."""
+"""The least time of a departure, in seconds, where services take none."""
 
 SURE = 8.5
-"""From so many spreads on a queue is as long as it was reported, to the last bit: the rest is lost
-in rounding, and costs two functions."""
+"""The number of spreads from which on a queue is as long as it was reported, to the last bit: the
+rest is lost in rounding, and costs two functions."""
 
 ROOT_2 = math.sqrt(2.0)
 ROOT_2_PI = math.sqrt(2.0 * math.pi)
 
 
 def expected_excess(mean: float, spread: float) -> float:
-    """Returns E max(0, mean + spread Z), Z standard normal: how long a queue is that cannot be
-    shorter than nothing."""
+    """Returns E max(0, mean + spread Z), where Z is standard normal: the expected length of a
+    queue, which cannot be below 0."""
     if spread <= 0.0:
         return max(0.0, mean)
     if mean >= SURE * spread:
@@ -87,7 +87,8 @@ def expected_excess(mean: float, spread: float) -> float:
 
 
 def departure_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
-    """Returns one departure of y; where it does not tell, services there take as long as here."""
+    """Returns one departure of y, in seconds; if y does not tell, services there take as long as
+    here."""
     told_s = near.departure_s[y]
     if told_s <= 0.0:
         told_s = own.service_s / near.servers[y]
@@ -95,23 +96,22 @@ def departure_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
 
 
 def known_age_s(since_s: float, period_s: float) -> float:
-    """Returns how old a load is that was heard `since_s` ago; reports are `period_s` apart. What
-    happened a little before it was heard, and is told late, finds it new.
-    """
+    """Returns the age of a load that came `since_s` ago, where reports are `period_s` apart. A load
+    that changed a little before it came, and is told late, counts as new."""
     if since_s > REPEATS_S or 0.0 <= since_s <= period_s:
         return since_s
     return period_s if since_s > 0.0 else 0.0
 
 
 def age_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
-    """Returns how old what is known of y is."""
+    """Returns the age of what is known of y, in seconds."""
     return known_age_s(own.now_s - near.told_s[y], near.period_s)
 
 
 def wait_after_s(
     ahead: float, servers: int, load: float, residual: float, departure_s: float, age_s: float
 ) -> float:
-    """Returns the expected wait in a queue of which all this was told `age_s` ago."""
+    """Returns the expected wait in a queue that was reported with these values `age_s` ago."""
     first = first_departure(residual, load, servers)
     return wait_s(ahead, servers, sure_drain(load), first, departure_s, age_s)
 
@@ -119,7 +119,7 @@ def wait_after_s(
 def wait_s(
     ahead: float, servers: int, drain: float, first: float, departure_s: float, age_s: float
 ) -> float:
-    """Returns that by `sure_drain` and `first_departure` of what was told."""
+    """Returns the expected wait by `sure_drain` and `first_departure` of the report."""
     if drain >= 0.0:
         departures = age_s / departure_s
         if departures > DRAIN_MAX:  # noqa: PLR1730 - a call less per neighbor
@@ -141,8 +141,8 @@ def wait_here_s(own: OwnLoad) -> float:
 
 
 def wait_there_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
-    """Returns the expected wait at y of a request that is sent there now: its load was told twice
-    the way before that arrives."""
+    """Returns the expected wait at y of a request that is sent there now. Its load is older by two
+    ways when the request arrives: that of the report, and its own."""
     return wait_s(
         near.ahead[y] + own.unreported[y],
         near.servers[y],
@@ -154,15 +154,15 @@ def wait_there_s(own: OwnLoad, near: NeighborLoads, y: int) -> float:
 
 
 def estimate_s(own: OwnLoad, near: NeighborLoads, choice: int) -> float:
-    """Returns how long a request is expected to be on the way and to wait if this is chosen."""
+    """Returns the expected seconds on the way and in the queue for this choice."""
     if choice == KEEP:
         return wait_here_s(own)
     return near.delays_s[choice] + wait_there_s(own, near, choice)
 
 
 def trust(age: float) -> float:
-    """Returns with what probability a home request goes by what is known, by its mean age as
-    `write_ages` counts it; else it goes by the paper's draw."""
+    """Returns the probability with which a home request goes by what is known, by its mean age as
+    `write_ages` counts it; otherwise it goes by the paper's draw."""
     return exp(-age / TRUST)
 
 
@@ -183,8 +183,8 @@ def load_around(own: OwnLoad, near: NeighborLoads, eligible: Sequence[bool]) -> 
 
 
 def price_of_the_way(own: OwnLoad, near: NeighborLoads, eligible: Sequence[bool]) -> float:
-    """Returns omega: how much of the way a request pays. One that was handed on before pays all of
-    it, so that work does not wander."""
+    """Returns omega: the share of the way that a request pays. A request that was handed on before
+    pays all of it, so that work does not wander."""
     if own.hops > 0:
         return 1.0
     load = own.load
@@ -202,8 +202,9 @@ def choose(
     weights: list[float],
     draw: float,
 ) -> int:
-    """Hands on where the expected wait there, counted as often as it delays others, and the way
-    are less than the wait here. Among several by chance, the more even the less is known.
+    """Hands on where the expected wait there, counted as often as it delays others, and the way are
+    less than the wait here. Among several such neighbors chance decides, the more evenly the less
+    is known.
 
     With knowledge that is old, a home request goes by the paper's draw, to where even an idle
     server would be worth the way. One draw serves all stages.
@@ -240,10 +241,12 @@ def _away_from_stuck(
     weights: list[float],
     draw: float,
 ) -> int:
-    """Chooses the nearest with an idle server; where there is none, one with the shortest queue for
-    each of its servers, if that is shorter than the own one. Only what is nearer than nothing has
-    begun here. The wait is not known here then, since the mean service says nothing of those that
-    run, and may be as long there: but beyond what is no better there may be idle ones.
+    """Returns the nearest neighbor with an idle server. If there is none, returns one with the
+    shortest queue for each of its servers, if that is shorter than the own one.
+
+    Only a neighbor that is nearer than the time for which nothing has begun here is chosen. The
+    wait is not known here then, since the mean service says nothing of those that run, and may be
+    as long there; but beyond a neighbor that is no better there may be idle ones.
     """
     own_line = own.queue_length / own.servers
     least_s, least_line = own.still_s, own_line
@@ -272,11 +275,11 @@ def _away_from_stuck(
 def write_ages(
     own: OwnLoad, near: NeighborLoads, eligible: Sequence[bool], ages_s: list[float]
 ) -> float:
-    """Writes how old what is known of each eligible neighbor is; 0 for the others. Returns the mean
-    in departures of the slower side, and what is below 0 where nobody is eligible.
+    """Writes the age of what is known of each eligible neighbor; 0 for the others. Returns the mean
+    in departures of the slower side; below 0 if none is eligible.
 
-    A wait there changes by about the time that has passed, at most. Beside waits that differ by
-    departures of the slower side, so little is nothing, however many departures the other has had.
+    A wait there changes by about the time that has passed, at most. If waits differ by departures
+    of the slower side, so little is nothing, however many departures the other has had.
     """
     now_s, period_s, own_s = own.now_s, near.period_s, own.departure_s
     told_s, departures_s = near.told_s, near.departure_s

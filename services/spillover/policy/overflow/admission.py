@@ -37,8 +37,8 @@ def is_full(waiting: int, is_home: bool, queue_limit: int, foreign_limit: int) -
 
 
 def tells_wait(waiting: int, servers: int) -> bool:
-    """Returns whether the length of the queue tells the wait: that of a short one depends on what
-    runs just now."""
+    """Returns whether the length of the queue says how long the wait is: that of a short queue
+    depends on what runs just now."""
     return waiting >= servers
 
 

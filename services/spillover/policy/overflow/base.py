@@ -1,10 +1,10 @@
 """The arguments and the answer of a policy, and the formulas that several policies need.
 
 A policy is one function `choose` in a file of its own, and one line in `choosers`. It decides to
-keep a request or to hand it on, and to whom. It is asked only when no server is free, since a
-request starts at once otherwise. The same source runs in the services and, compiled, in
-`sim.fast`: so a policy keeps no state, asks no clock, makes no lists, and works alike on tuples
-and on arrays.
+keep a request or to hand it on, and to which neighbor. It is asked only when no server is free,
+since a request starts at once otherwise. The same source runs in the services and, compiled, in
+`sim.fast`: so a policy keeps no state, asks no clock, makes no lists, and works alike on tuples and
+on arrays.
 
 Symbols of the paper (section II): N queue length (waiting only), m servers, P probability that a
 cluster accepts, R probability that it or one of its neighbors does; a bar is the complement.
@@ -15,7 +15,7 @@ What the paper leaves open or prints wrongly, and what is done here:
 * Rbar_y is older than one's own P, so that 1 - Rbar_y / Pbar_k can be negative: it counts as 0.
 * All weights can be 0: then the choice among the eligible neighbors is even. No neighbor
   eligible: KEEP, whatever was drawn, and the caller says what to do where keeping is impossible.
-* A neighbor not heard of is *unknown*, which is not idle: not eligible, and left out of R.
+* A neighbor without a report is *unknown*, not idle: not eligible, and left out of R.
 * N is what waits before the request joins, so that an empty queue always accepts (P = 1).
 * A cluster that may not keep (queue full, draining) chooses as one with P = 0: Pbar_k = 1.
 """

@@ -37,7 +37,7 @@ FORGET_S = 30.0
 """The time in which the sum halves: failures that are minutes apart do not add up."""
 
 BY_CHANCE = 1.0 / 10_000.0
-"""So unlikely is the run that ends a degradation, if nothing has changed."""
+"""The probability that nothing has changed at which a run of successes ends a degradation."""
 
 RUN_MIN = 5
 RUN_MAX = 30
@@ -45,12 +45,13 @@ RUN_MAX = 30
 row say enough."""
 
 ANOTHERS_FAULT = 1.0 / 20.0
-"""So unlikely are the successes of other kinds of requests for which one kind is held to be at
-fault, if all kinds failed as it does."""
+"""The probability that all kinds of requests fail alike, given the successes of the others, at
+which one kind is held to be at fault."""
 
 BAD = 100.0
-"""The rank of a cluster whose work fails is this and the share that fails. Those below it can have
-work done: rank 0 does it well, and others are so many hops from one that does."""
+"""The rank of a cluster whose work fails, to which the failing share is added. Clusters of lower
+rank can have work done: one of rank 0 does it well, and others are as many hops from one that
+does."""
 
 SAME = 0.25
 """Ranks that differ by no more are alike: shares are measured by a few requests."""
@@ -60,7 +61,7 @@ _SUCCESS = math.log((1.0 - SHARE_WORSE) / (1.0 - SHARE_WELL))
 
 def evidence(failed: bool, usual: float) -> float:
     """Returns the logarithm of P(outcome | worse) / P(outcome | well); 0 for a failure where all
-    fails."""
+    work fails."""
     if not failed:
         return _SUCCESS
     succeeds = 1.0 - usual
@@ -77,14 +78,15 @@ def weighed(
 
 
 def run_needed(failures: int, ends: int, by_chance: float = BY_CHANCE) -> int:
-    """Returns how many successes in a row are too many to come by chance where so many of the work
-    that `ends` fail. Two more ends than there were are counted: a few failures do not say that all
-    fails."""
+    """Returns how many successes in a row are too many to come by chance, where `failures` of
+    `ends` failed. Two more ends are counted than there were, since a few failures do not say that
+    all work fails."""
     succeeds = 1.0 - failures / (ends + 2.0)
     return math.ceil(math.log(by_chance) / math.log(succeeds)) if succeeds < 1.0 else RUN_MAX
 
 
 def degraded_rank(share: float, hops: int) -> float:
-    """Returns how good a place for work a degraded one is, the less the better (0 is one that is
-    well): it hands on to one that is well so many hops away, or fails this share of it."""
+    """Returns how good a place for work a degraded cluster is: the lower the better, 0 being one
+    that is well. It hands on to one that is well, so many hops away, or fails this share of
+    work."""
     return float(hops) if hops else BAD + share

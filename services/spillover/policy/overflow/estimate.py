@@ -9,16 +9,16 @@ SERVICE_WEIGHT = 1 / 64
 """The weight of the newest service time in the running mean: admission needs a steady one."""
 
 GUESS_WEIGHT = 4
-"""The first guess of the mean is worth so many services."""
+"""The number of services that the first guess of the mean is worth."""
 
 OUTLIER = 8.0
-"""One service counts as at most this many times the usual: a process that was stopped for seconds
-reports a pause, not a service. A real change is still followed within some tens."""
+"""The largest number of usual services that one service counts as. A process that was stopped for
+seconds reports a pause, not a service. A real change is still followed within some tens."""
 
 
 MEAN_MIN_S = 1e-6
-"""A mean of services is no shorter: those that take no time would make it vanish, and what is
-divided by it infinite."""
+"""The least mean of services, in seconds. Services that take no time would make it vanish, and
+quotients by it infinite."""
 
 
 def learned(
@@ -36,8 +36,8 @@ def learned(
 
 
 def residual(mean_s: float, variance_s2: float) -> float:
-    """Returns how much of a service is left, on average, of one that is found under way, as a share
-    of the mean: half of it where all take the same time, all of it where they are exponential."""
+    """Returns how much of a service that is under way is left on average, as a share of the mean:
+    half if all take the same time, all if they are exponential."""
     if mean_s <= 0.0:
         return 1.0
     return 0.5 * (1.0 + variance_s2 / (mean_s * mean_s))
@@ -47,13 +47,14 @@ WAY_WEIGHT = 1 / 8
 """The weight of the newest way, as in TCP's estimate of round trips."""
 
 WAY_OUTLIER = 4.0
-"""One way counts as at most this many times the usual: a process that was stopped is no way."""
+"""The largest number of usual ways that one way counts as: a process that was stopped is no way."""
 
 WAY_OUTLIER_S = 0.005
-"""One way counts for so many seconds on top of that, so that short ways may become long ones."""
+"""The seconds that one way may count beyond that, so that short ways may become long ones."""
 
 WAY_NEWS = 0.05
-"""A change by less of a way is none: decisions share what is known until something changes."""
+"""The least change of a way that is news, as a share: decisions share what is known until something
+changes."""
 
 
 def learned_way_s(mean_s: float, way_s: float) -> float:

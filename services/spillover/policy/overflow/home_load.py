@@ -6,16 +6,16 @@ from __future__ import annotations
 import math
 
 INSTANT = 1e-9
-"""The share of the window that counts as no time: nothing fades in it, and a rate would be mostly
-rounding."""
+"""The share of the window that counts as no time: nothing fades in it, and a rate over it would be
+mostly rounding."""
 
 LOAD_WINDOW = 32.0
-"""The load is measured over so many departures. A window of W arrivals knows a load to sqrt(load /
-2 W), 12 % at load 1, and a burst is seen within it."""
+"""The length of the window in departures. A window of W arrivals knows a load to sqrt(load / 2 W),
+12 % at load 1, and a burst is seen within it."""
 
 STEPS = 64
-"""A load is reported in such parts of 1: at rest it stays the same, and need not be reported
-again."""
+"""The number of steps in which a load of 1 is reported: at rest the load stays the same, and need
+not be reported again."""
 
 
 def home_rate(rate_hz: float, arrivals: int, since_s: float, departure_s: float) -> float:
@@ -32,6 +32,6 @@ def home_rate(rate_hz: float, arrivals: int, since_s: float, departure_s: float)
 
 
 def load_of(rate_hz: float, departure_s: float) -> float:
-    """Returns the load that so many arrivals are: as a share of what the cluster can do, which has
-    one departure each `departure_s`."""
+    """Returns the load of so many arrivals per second, as a share of what the cluster can do, which
+    has one departure each `departure_s`."""
     return math.floor(rate_hz * departure_s * STEPS + 0.5) / STEPS

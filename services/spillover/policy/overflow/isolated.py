@@ -1,4 +1,4 @@
-"""Isolation: the paper's point of comparison."""
+"""The isolated policy, which is the paper's point of comparison."""
 
 from __future__ import annotations
 

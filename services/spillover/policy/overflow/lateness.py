@@ -14,11 +14,11 @@ import math
 from typing import NamedTuple
 
 GRACE_S = 1.0
-"""An answer that is younger is never late by itself: a process may stand still for as long as its
-neighbors bear its silence."""
+"""The age, in seconds, below which an answer is never late by itself: a process may stand still for
+as long as its neighbors bear its silence."""
 
 LATE_BY_CHANCE = 1.0 / 50.0
-"""An answer is late once only this share of answers would take as long, the grace aside."""
+"""The share of answers that would take as long at which an answer is late, the grace aside."""
 
 
 class Promise(NamedTuple):

@@ -1,4 +1,5 @@
-"""Lai & Polak's rule: by chance, to whom a free server is likely to be near (section II)."""
+"""Lai & Polak's rule: a request goes by chance to a neighbor that is likely to have a free server,
+or to be near one (section II)."""
 
 from __future__ import annotations
 

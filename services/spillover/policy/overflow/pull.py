@@ -1,42 +1,43 @@
-"""The times at which an idle cluster asks a neighbor for waiting work, and at which that gives it
-(decision 0037)."""
+"""The times at which an idle cluster asks a neighbor for waiting work, and at which the neighbor
+gives it some (decision 0037)."""
 
 from __future__ import annotations
 
 import math
 
 SPREAD = 0.5
-"""A neighbor's queue spreads around its report by this share of a random walk's spread, as in
+"""The spread of a neighbor's queue around its report, as a share of a random walk's spread, as in
 `adaptive`."""
 
 DOUBLINGS_MAX = 6
-"""A neighbor that has had nothing so often in a row is asked no more rarely from then on."""
+"""The number of times in a row that a neighbor has had nothing after which it is asked no more
+rarely."""
 
 JITTER = 0.5
-"""A pause is drawn up to so much shorter or longer: clusters that are idle at once must not ask at
-once."""
+"""The largest share by which a pause is drawn shorter or longer: clusters that are idle at once
+must not ask at once."""
 
 PAUSE_S_MIN = 0.001
-"""The shortest pause, however quick services are: where they take no time, the question would
-follow its own answer for as long as there is work that may not come."""
+"""The shortest pause, in seconds, however quick services are. Where they take no time, the question
+would follow its own answer for as long as there is work that may not come."""
 
 
 AHEAD_MAX = 2
-"""A cluster asks for at most so many requests for each server before that is idle: as many as
-neighbors may send unasked (`admission.FOREIGN_WAITING`)."""
+"""The largest number of requests that a cluster asks for, for each server, before that is idle: as
+many as neighbors may send unasked (`admission.FOREIGN_WAITING`)."""
 
 
 def ahead(delay_s: float, departure_s: float, servers: int) -> int:
     """Returns for how many of the next departures to ask now: for those before an answer can be
-    here, since a server that is idle first and asks then is idle for the way there and back."""
+    here. A server that asks only when it is idle stays idle for the way there and back."""
     return min(math.ceil(2.0 * delay_s / max(departure_s, PAUSE_S_MIN)), AHEAD_MAX * servers)
 
 
 def worth_s(ahead: int, age_s: float, delay_s: float, departure_s: float) -> float:
-    """Returns how much longer the queue there may be than the way from there, in seconds: only
-    where this is above 0 there may be what is worth the way.
+    """Returns how much longer the queue there may be than the way from there, in seconds. Only if
+    this is above 0 is there perhaps work that is worth the way.
 
-    `age_s` is how old `ahead` is, and `departure_s` how long that queue takes to become one
+    `age_s` is the age of `ahead`, and `departure_s` the time in which that queue becomes one
     shorter.
     """
     spread = SPREAD * math.sqrt(2.0 * (age_s + 2.0 * delay_s) / departure_s)

@@ -11,25 +11,25 @@ from math import sqrt
 from spillover.policy.overflow.home_load import LOAD_WINDOW
 
 LOAD_ERRORS = 2.0
-"""The measured load has so many standard errors on the safe side: with none, the noise of a load of
-0.9 reads as overload, and work wanders."""
+"""The number of standard errors on the safe side of the measured load. With none, the noise of a
+load of 0.9 reads as overload, and work wanders."""
 
 OVERLOAD_MAX = 3.0
-"""Overload counts up to here: this only bounds the effect of one wild measure."""
+"""The largest overload that counts: this only bounds the effect of one wild measure."""
 
 DRAINS_BELOW = 0.8
-"""At this load and above, no drain is sure: `load_at_most` is 1."""
+"""The load from which on no drain is sure: `load_at_most` is 1."""
 
 
 def overload(load: float) -> float:
-    """Returns kappa: 1, or how far a cluster is surely loaded beyond what it can do."""
+    """Returns kappa: how far a cluster is surely loaded beyond its capacity, and 1 if it is not."""
     if load <= 1.0:
         return 1.0
     return min(max(load - LOAD_ERRORS * sqrt(load / (2.0 * LOAD_WINDOW)), 1.0), OVERLOAD_MAX)
 
 
 def load_at_most(load: float) -> float:
-    """Returns what the load surely does not exceed, at most 1: only drain that is sure counts."""
+    """Returns a bound that the load surely does not exceed, at most 1: only sure drain counts."""
     if load >= DRAINS_BELOW:
         return 1.0
     return min(1.0, load + LOAD_ERRORS * sqrt(load / (2.0 * LOAD_WINDOW)))
@@ -44,9 +44,10 @@ def sure_drain(load: float) -> float:
 def first_departure(residual: float, load: float, servers: int) -> float:
     """Returns after how many departures the first of `servers` busy ones is free.
 
-    Of one service `residual` is left. Where services are more uneven than exponential ones (above
-    1), and load keeps all servers busy, the first of them is free sooner: departures of many
-    together are nearly random. At low load all are busy mostly because long services are under way.
+    `residual` is the part of a service that is left. If services are more uneven than exponential
+    ones (above 1), and load keeps all servers busy, the first of them is free sooner: departures of
+    many together are nearly random. At low load all are busy mostly because long services are under
+    way.
     """
     if residual <= 1.0:
         return residual
@@ -55,7 +56,7 @@ def first_departure(residual: float, load: float, servers: int) -> float:
 
 
 def residual_for(first: float, load: float, servers: int) -> float:
-    """Returns the residual with which `first_departure` is this."""
+    """Returns the residual for which `first_departure` returns `first`."""
     if first <= 1.0:
         return max(first, 0.0)
     busy = min(load, 1.0)

@@ -1,23 +1,22 @@
-"""Which server goes from one node of a site to another one (decision 0049)."""
+"""The rules by which a server goes from one node of a site to another one (decision 0049)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 OLDER_DEPARTURES = 2.0
-"""What waits at a sibling gets the next free server only if it is older than what waits here by
-more than so many departures of the site: else servers would go to and fro between queues alike."""
+"""The number of the site's departures by which a request at a sibling has to be older than any here
+to get the next free server. Otherwise servers would go to and fro between queues alike."""
 
 
 def goes_first(there_age_s: float, here_age_s: float, departure_s: float) -> bool:
-    """Returns whether what has waited longest at a sibling is to be served before what has waited
-    longest here. `departure_s` is how long the site's queue takes to become one shorter."""
+    """Returns whether the oldest request at a sibling is to be served before the oldest one here.
+    `departure_s` is how long the site's queue takes to become one shorter."""
     return there_age_s > here_age_s + OLDER_DEPARTURES * departure_s
 
 
 def trimmed(shares: list[int], servers: int) -> list[int]:
-    """Returns these shares, the largest made smaller until they are no more than `servers` in
-    sum."""
+    """Returns these shares, the largest made smaller until their sum is at most `servers`."""
     kept = list(shares)
     for _ in range(sum(kept) - servers):
         kept[kept.index(max(kept))] -= 1

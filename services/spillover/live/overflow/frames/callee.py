@@ -1,6 +1,5 @@
-"""The end of a shared connection to which requests are handed over: bytes in, events out, answers
-in, bytes out. Here is no socket and no clock; times are given.
-"""
+"""The end of a shared connection to which requests are handed over: bytes in, events out; answers
+in, bytes out. There is no socket and no clock here; times are given."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ TOO_LARGE: Final = b'{"reason":"too_large"}'
 
 
 class Callee:
-    """The callee's end of one connection. A request is at most as long as `limits_bytes` says of
-    its kind."""
+    """The callee's end of one connection. `limits_bytes` has the longest request of each kind."""
 
     __slots__ = (
         "_last",
@@ -52,18 +50,18 @@ class Callee:
     def __init__(self, limits_bytes: dict[int, int]) -> None:
         self.limits_bytes = limits_bytes
         self.reader = FrameReader()
-        """Its `fault` is what the other end has sent that it may not."""
+        """The reader of frames. Its `fault` is what the other end has sent that it may not."""
         self._streams: dict[int, RequestFrames] = {}
         self.begun: dict[int, RequestFrames] = {}
-        """The requests of which the rest is still to come."""
+        """The requests that have not come whole, by number."""
         self.held_bytes = 0
-        """How much of these has come."""
+        """The number of their bytes that have come."""
         self._last = 0
         self.is_leaving = False
         self.out = Outgoing()
 
     def __len__(self) -> int:
-        """How many requests are under way."""
+        """Returns how many requests are under way."""
         return len(self._streams)
 
     def receive(self, data: bytes, now_s: float) -> list[Frame]:
@@ -75,7 +73,7 @@ class Callee:
         for frame in reader.read(data):
             kind, number, told = frame
             if kind <= PASS and len(told) == LENGTH.unpack_from(told)[0] + LENGTH.size:
-                # As it mostly comes: `_take` would come to the same.
+                # This is the usual case; `_take` would come to the same.
                 is_next = number == self._last + 1 and len(self._streams) < STREAMS_MAX
                 if is_next and not self.is_leaving and len(told) <= self.limits_bytes[kind]:
                     self._last = number
@@ -96,18 +94,18 @@ class Callee:
         return None if stream is None else stream.since_s
 
     def begun_before(self, since_s: float) -> list[int]:
-        """Returns the requests that began to come before then and have not come whole."""
+        """Returns the requests that began to come before `since_s` and have not come whole."""
         return [n for n, stream in self.begun.items() if stream.since_s < since_s]
 
     def answer(self, number: int, kind: int, parts: tuple[Buffer, ...]) -> None:
-        """Answer with ANSWER or WHOLE. This, `refuse`, `break_off` and `end` end a request; where
-        it has ended nothing is done by any of them."""
+        """Answer with ANSWER or WHOLE. This call, `refuse`, `break_off` and `end` end a request;
+        none of them does anything for a request that has ended."""
         stream = self._streams.pop(number, None)
         if stream is not None:
             self.out.message(stream, kind, parts)
 
     def refuse(self, number: int, told: bytes = b"") -> None:
-        """Say that the request surely has not run. No answer has begun."""
+        """Say that the request surely has not run. It must not have begun to be answered."""
         if self._pop(number) is not None:
             self.out.frame(REFUSED, number, told)
 
@@ -119,21 +117,21 @@ class Callee:
             self.out.frame(BROKEN, number, told)
 
     def begin(self, number: int, told: bytes, on_flow: Callable[[bool], None]) -> None:
-        """Begin an answer whose body comes in pieces. `on_flow` is told True when more than its
-        reader has asked for waits here, and False when nothing does."""
+        """Begin an answer whose body comes in pieces. `on_flow` is called with True when more waits
+        here than the reader has asked for, and with False when nothing does."""
         stream = self._streams.get(number)
         if stream is not None:
             stream.window_bytes, stream.on_flow = WINDOW_BYTES, on_flow
             self.out.frame(BEGIN, number, told)
 
     def piece(self, number: int, data: bytes) -> None:
-        """Send a piece of that."""
+        """Send a piece of the body."""
         stream = self._streams.get(number)
         if stream is not None:
             self.out.piece(stream, data)
 
     def end(self, number: int, told: bytes) -> None:
-        """Send the end of that, behind all that waits."""
+        """Send the end of the answer, behind all that waits of it."""
         stream = self._streams.get(number)
         if stream is None:
             return
@@ -144,7 +142,7 @@ class Callee:
         self.out.behind(stream, END, told)
 
     def leave(self) -> None:
-        """Take no more requests than have come: who sent others is told that they surely do not
+        """Take no more requests than have come: the other end is told that any others surely do not
         run."""
         if not self.is_leaving:
             self.is_leaving = True
@@ -180,7 +178,7 @@ class Callee:
             raise BadFrame(f"{expected}, got {number}")
         if self.is_leaving:
             self._last = number
-            return  # it is told so
+            return  # the other end is told so
         self._last = number
         stream = RequestFrames(number)
         message = stream.begin(kind, told, now_s)
@@ -233,4 +231,4 @@ class Callee:
         CANCEL: _cancel,
         DROP: _drop,
     }
-    """What takes a frame about a request that has begun, by its kind."""
+    """The method that takes a frame about a request that has begun, by its kind."""

@@ -1,9 +1,9 @@
-"""The end of a shared connection that hands requests over: bytes in, events out, calls in, bytes
-out. Here is no socket and no clock.
+"""The end of a shared connection that hands requests over: bytes in, events out; calls in, bytes
+out. There is no socket and no clock here.
 
-Each request ends once: with the event of its answer, of its refusal, or that none will come; or by
-`drop`, after which nothing is told of it. What becomes of all that are left when the connection is
-lost, `lost` tells.
+Each request ends once. It ends with the event of its answer, of its refusal, or that none will
+come; or by `drop`, after which no event about it comes. `lost` says how all others end when the
+connection is lost.
 """
 
 from __future__ import annotations
@@ -39,22 +39,27 @@ STREAMS_MAX: Final = 16_384
 """The most requests under way on one connection."""
 
 UNSENT_MAX_BYTES: Final = 67_108_864
-"""Nothing more is handed over while more than this has not left."""
+"""The most bytes that may wait to leave; while there are more, nothing else is handed over."""
 
 WINDOW_MAX_BYTES: Final = 1_048_576
-"""The widest window of a body. Why: 10 MB/s over 100 ms. It doubles as long as its reader keeps up,
-and is closed once he does not, so that he has not much more than WINDOW_BYTES before him."""
+"""The widest window of a body, in bytes. Why: 10 MB/s over 100 ms. It doubles as long as its reader
+keeps up, and is closed once the reader does not, so that not much more than WINDOW_BYTES waits for
+the reader."""
 
 WIDENED_MAX: Final = 8
-"""So many bodies at a time have a window wider than WINDOW_BYTES. Why: all that was asked for may
-come, and wait here for readers who have stopped meanwhile. So a place is free again once no more
-than WINDOW_BYTES may come of its body: the other end gives back what it was asked for beyond that
-(HOLD, HELD), whether the reader has stopped or others want the place."""
+"""The most bodies at a time with a window wider than WINDOW_BYTES. Why: all that was asked for may
+come, and wait here for readers who have stopped meanwhile.
+
+So a place is free again once no more than WINDOW_BYTES may come of its body: the other end gives
+back what it was asked for beyond that (HOLD, HELD), whether the reader has stopped or others want
+the place.
+"""
 
 ASKS_MISSED_MAX: Final = 128
-"""A body that others want the place of keeps it until they have asked for more this often since it
-has. Why: where windows are what holds bodies up each asks twice a round trip, however wide its own
-is. So up to 128 of them take no places from each other, only from those that need none."""
+"""The number of times that others have asked for more, since a body last did, after which it gives
+up its place to one that wants it. Why: where windows are what holds bodies up, each asks twice per
+round trip, however wide its own is. So up to 128 of them take no places from each other, only from
+those that need none."""
 
 
 class Caller:
@@ -66,21 +71,21 @@ class Caller:
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self.reader = FrameReader()
-        """Its `fault` is what the other end has sent that it may not."""
+        """The reader of frames. Its `fault` is what the other end has sent that it may not."""
         self._streams: dict[int, RequestFrames] = {}
         self._last = 0
         """The number of the last request."""
         self._asks = 0
-        """So often more of a body was asked for."""
+        """The number of times that more of a body was asked for."""
         self._widened: dict[int, int] = {}
-        """The requests whose bodies have a wider window than at first, and at which of these times
-        each asked last; who asked longest ago is the first."""
+        """The requests whose bodies have a wider window than at first, and the count of such times
+        at which each last asked; the one that asked longest ago is the first."""
         self.is_leaving = False
         """Whether the other end takes no more requests."""
         self.out = Outgoing()
 
     def __len__(self) -> int:
-        """How many requests are under way."""
+        """Returns how many requests are under way."""
         return len(self._streams)
 
     @property
@@ -89,8 +94,8 @@ class Caller:
         return bool(self.is_leaving or self._last >= NUMBER_MAX or self.reader.fault)
 
     def call(self, kind: int, parts: tuple[Buffer, ...]) -> int:
-        """Hand a request over: FORWARD or PASS. Returns its number; 0 where it cannot, as far as
-        this connection goes."""
+        """Hand a request over: FORWARD or PASS. Returns its number; 0 if this connection can take
+        none."""
         if (
             self.is_leaving
             or len(self._streams) >= STREAMS_MAX
@@ -105,8 +110,8 @@ class Caller:
         return number
 
     def cancel(self, number: int) -> bool:
-        """Ask for a request to be cancelled. Returns whether its answer will tell what came of
-        that; if not, some of it has not left, nor will: it surely has not run."""
+        """Ask for a request to be cancelled. Returns whether its answer will tell how it ended. If
+        not, a part of it has not left and never will: it surely has not run."""
         stream = self._streams.get(number)
         if stream is None:
             return True  # it has ended by now
@@ -117,7 +122,7 @@ class Caller:
         return True
 
     def drop(self, number: int) -> None:
-        """Forget a request: nobody waits for its answer. Does nothing where it has ended."""
+        """Forget a request: nobody waits for its answer. This does nothing if it has ended."""
         stream = self._streams.pop(number, None)
         if stream is not None:
             self._widened.pop(number, None)
@@ -125,23 +130,24 @@ class Caller:
             self.out.frame(DROP, number)
 
     def pause(self, number: int) -> None:
-        """Ask for no more of a body than it may send already; where that is more than a window at
-        first, for nothing, so that its reader has no more than that before him."""
+        """Ask for no more of a body than may be sent already. If that is more than a first window,
+        take it all back, so that no more than such a window waits for the reader."""
         stream = self._streams.get(number)
         if stream is not None and not stream.paused:
             stream.paused = True
             self._narrow(stream)
 
     def resume(self, number: int) -> None:
-        """Ask for more again."""
+        """Ask for more of a body again."""
         stream = self._streams.get(number)
         if stream is not None and stream.paused:
             stream.paused = False
             self._ask(stream)
 
     def receive(self, data: bytes) -> list[Frame]:
-        """Returns what has come, in order: for a request ANSWER or WHOLE with the whole message,
-        REFUSED or BROKEN with its reason, or BEGIN, MORE, END (or BROKEN) in this order."""
+        """Returns what has come, in order. For each request that is ANSWER or WHOLE with the whole
+        message, REFUSED or BROKEN with its reason, or BEGIN, MORE, END (or BROKEN) in this
+        order."""
         events: list[Frame] = []
         reader = self.reader
         if reader.fault is not None:
@@ -155,7 +161,7 @@ class Caller:
                 and kind in (ANSWER, WHOLE)
                 and LENGTH.unpack_from(told)[0] == len(told) - 4
             ):
-                # As it mostly comes: `_take` would come to the same.
+                # This is the usual case; `_take` would come to the same.
                 del self._streams[number]
                 events.append((kind, number, told[LENGTH.size :]))
                 continue
@@ -173,8 +179,8 @@ class Caller:
         return events
 
     def lost(self, left_bytes: float) -> tuple[list[int], list[int]]:
-        """The connection has ended, of which so many bytes have left at most. Returns the requests
-        of which all had, so that they may run, and those that surely do not."""
+        """End the connection, of which at most `left_bytes` have left. Returns the requests of
+        which all had left, so that they may run, and those that surely do not."""
         streams, self._streams = self._streams, {}
         left = [n for n, stream in streams.items() if stream.ends_at_bytes <= left_bytes]
         return left, [n for n, stream in streams.items() if stream.ends_at_bytes > left_bytes]
@@ -206,7 +212,7 @@ class Caller:
             self._begin(stream, frame, events)
 
     def _begin(self, stream: RequestFrames, frame: Frame, events: list[Frame]) -> None:
-        """The first frame of an answer."""
+        """Take the first frame of an answer."""
         kind, number, told = frame
         if stream.kind or stream.waiting_bytes:
             raise BadFrame(f"expected no other answer to {number}")
@@ -246,7 +252,7 @@ class Caller:
             stream.wide_bytes = min(2 * stream.wide_bytes, WINDOW_MAX_BYTES)
 
     def _narrow_one(self) -> None:
-        """Take its place from the body that asked longest ago."""
+        """Take the place of the body that asked longest ago."""
         for number, asked in self._widened.items():
             stream = self._streams[number]
             if self._asks - asked < ASKS_MISSED_MAX:
@@ -256,8 +262,8 @@ class Caller:
                 return
 
     def _narrow(self, stream: RequestFrames) -> None:
-        """Have a body's window be as wide as at first: now, or once the other end has said how much
-        it gives back."""
+        """Make a body's window as wide as at first: now, or once the other end has said how much it
+        gives back."""
         stream.wide_bytes = WINDOW_BYTES
         if stream.allowed_bytes <= WINDOW_BYTES:
             self._widened.pop(stream.number, None)
@@ -268,7 +274,8 @@ class Caller:
                 self._ask(stream)
 
     def _held(self, stream: RequestFrames, told: bytes) -> None:
-        """All that was on its way has come, and nothing more comes but what was asked for anew."""
+        """Note that all of a body that was on its way has come, and that no more comes except what
+        was asked for anew."""
         held_bytes = stream.allowed_bytes - stream.anew_bytes
         if not stream.is_held or LENGTH.unpack(told)[0] != held_bytes:
             raise BadFrame(f"expected {held_bytes} bytes held back of {stream.number}")
@@ -278,8 +285,8 @@ class Caller:
             self._ask(stream)
 
     def _ask(self, stream: RequestFrames) -> None:
-        """Ask for as much more as makes a window; of what is held back, for one behind HOLD, so
-        that its reader does not wait for HELD first."""
+        """Ask for as much more as makes a window. For a body that is held back, ask behind HOLD for
+        a first one, so that its reader does not wait for HELD."""
         may_come_bytes = stream.anew_bytes if stream.is_held else stream.allowed_bytes
         more_bytes = stream.wide_bytes - may_come_bytes
         if more_bytes > 0:
@@ -296,7 +303,7 @@ class Caller:
         events.append(event)
 
     def _leave(self, last: int, events: list[Frame]) -> None:
-        """What the other end has not taken it surely never will."""
+        """Give up the requests that the other end has not taken, and surely never will."""
         if last > self._last or self.is_leaving:
             raise BadFrame(f"expected to hear once of at most {self._last}, got {last}")
         self.is_leaving = True

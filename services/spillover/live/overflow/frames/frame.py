@@ -1,7 +1,7 @@
 """A frame of protocol version 3: how long its parts may be, and how bytes are taken apart.
 
-A frame is a head of nine bytes (length of what follows, number of the request, kind) and that. What
-comes of it is the ends' business: `caller`, `callee`. Here is no socket and no clock.
+A frame is a head of nine bytes (length of the rest, number of the request, kind) and the rest. The
+two ends know what it means: `caller`, `callee`. There is no socket and no clock here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import struct
 from typing import Final, TypeAlias
 
 FRAME: Final = struct.Struct(">IIB")
-"""The head of a frame: how many bytes follow, the number of the request, the kind."""
+"""The head of a frame: the length of the rest, the number of the request, the kind."""
 
 MESSAGE: Final = struct.Struct(">IIBI")
 """The head of a frame with which a message begins: it goes on with the length of all of it."""
@@ -18,33 +18,34 @@ MESSAGE: Final = struct.Struct(">IIBI")
 LENGTH: Final = struct.Struct(">I")
 
 CHUNK_BYTES: Final = 32_768
-"""The most of a message or a body in one frame, where others wait. Why: what is in a frame holds up
-what is behind it, 32 KiB for 3 ms at 100 Mbit/s; each costs both ends some 2 us."""
+"""The most bytes of a message or a body in one frame, where others wait. Why: a frame holds up what
+is behind it, 32 KiB for 3 ms at 100 Mbit/s, and costs both ends some 2 us."""
 
 MORE_MAX_BYTES: Final = 131_072
-"""The most of it in one frame where no other waits: as much as is written at once."""
+"""The most bytes of it in one frame where no other waits: as much as is written at once."""
 
 TOLD_LIMIT_BYTES: Final = 262_144
-"""The most that the beginning or the end of an answer that passes through may take, and so the
-largest frame."""
+"""The most bytes that the beginning or the end of an answer that passes through may take, which
+makes the largest frame."""
 
 REFUSED_LIMIT_BYTES: Final = 4096
-"""The most that the reason of a refusal, or of an answer that breaks off, may take."""
+"""The most bytes that the reason of a refusal, or of an answer that breaks off, may take."""
 
 NUMBER_MAX: Final = 2**31
 """The last number of a request on one connection; the next one gets another connection."""
 
-# From the caller: a request that is handed over, or that passes through; that it is to be
+# From the caller: a request that is handed over; one that passes through; that a request is to be
 # cancelled; that nobody waits for it any more.
 FORWARD, PASS, CANCEL, DROP = 1, 2, 3, 4
 # From both: more of a message or a body. From the caller: how much more of a body may be sent; that
-# nothing of it is to be sent before the next such word. From the callee: how much it would have
-# been, which does not count any more.
+# nothing of it is to be sent before the next WINDOW. From the callee: how much might have been
+# sent, which does not count any more.
 MORE, WINDOW, HOLD, HELD = 5, 6, 14, 15
 # From the callee: an answer; one that passes through and is there at once; that a request surely
 # has not run; that no answer will come, or no more of it.
 ANSWER, WHOLE, REFUSED, BROKEN = 7, 8, 9, 10
-# How an answer that passes through begins and ends; that no request of a higher number is taken.
+# From the callee: how an answer that passes through begins, and ends; that no request of a higher
+# number is taken.
 BEGIN, END, LEAVING = 11, 12, 13
 
 LENGTHS: Final = {
@@ -64,21 +65,21 @@ LENGTHS: Final = {
     END: (1, TOLD_LIMIT_BYTES),
     LEAVING: (0, 0),
 }
-"""The lengths that what follows a frame's head may have, by its kind."""
+"""The lengths that the rest of a frame may have, by its kind."""
 
 NO_FRAME: Final = (1, 0)
-"""The lengths of a kind that there is not."""
+"""The lengths of an unknown kind."""
 
 Frame: TypeAlias = tuple[int, int, bytes]
-"""A kind, the number of a request, and what the frame tells."""
+"""A kind, the number of a request, and the content of the frame."""
 
 
 class BadFrame(ValueError):
-    """These bytes are no frame that may come now."""
+    """The bytes are no frame that may come now."""
 
 
 class FrameReader:
-    """Takes the bytes of one direction apart, however they come."""
+    """A reader that takes the bytes of one direction apart, however they come."""
 
     __slots__ = ("_kept", "fault")
 
@@ -86,11 +87,11 @@ class FrameReader:
         self._kept = bytearray()
         """The beginning of a frame that has not come whole."""
         self.fault: str | None = None
-        """Why nothing is read any more."""
+        """The reason why nothing is read any more; None while all is well."""
 
     def read(self, data: bytes) -> list[Frame]:
-        """Returns the frames that are whole now. What is no frame is the `fault`: those before it
-        count, and nothing behind it does."""
+        """Returns the frames that are whole now. Bytes that are no frame set the `fault`: frames
+        before them count, and nothing behind them does."""
         frames: list[Frame] = []
         at = self._complete(data, frames) if self._kept else 0
         end = len(data)
@@ -110,8 +111,8 @@ class FrameReader:
         return frames
 
     def _complete(self, data: bytes, frames: list[Frame]) -> int:
-        """Go on with the frame whose beginning is kept, and with nothing behind it: of a large one
-        no more is copied. Returns how much of the bytes that took."""
+        """Go on with the frame whose beginning is kept, and with nothing behind it, so that no more
+        of a large one is copied. Returns how many of the bytes that took."""
         kept, at = self._kept, 0
         if len(kept) < FRAME.size:
             at = FRAME.size - len(kept)

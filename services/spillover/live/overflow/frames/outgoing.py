@@ -1,9 +1,9 @@
-"""What leaves one end of a shared connection, and in which order. Here is no socket: whoever has
-one asks what is `due`.
+"""The bytes that leave one end of a shared connection, and their order. There is no socket here:
+its owner asks what is `due`.
 
-Small messages leave in the order in which they were given. What is large, and what a reader has not
-asked for yet, waits in chunks of which each request has one in its turn: so nobody waits for
-another's body longer than for a chunk of it.
+Small messages leave in the order in which they were given. Large ones, and bodies for which a
+reader has not asked yet, wait in chunks of which each request has one in its turn: so nobody waits
+for another's body longer than for a chunk of it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spillover.live.overflow.frames.frame import (
 )
 
 WINDOW_BYTES: Final = 65_536
-"""So much of a body that passes through may be sent before its reader asks for more."""
+"""The bytes of a body that passes through that may be sent before its reader asks for more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,16 +37,16 @@ class RequestFrames:
 
     # What is sent.
     waiting: deque[memoryview] | None = None
-    """Parts of a message or a body that have not left."""
+    """The parts of a message or a body that have not left."""
     waiting_bytes: int = 0
     window_bytes: int = 0
-    """How much of a body may leave. Messages need none: they are as long as was told."""
+    """The bytes of a body that may leave. Messages need none: they are as long as was told."""
     last: bytes | None = None
-    """A frame that leaves behind all that waits."""
+    """The frame that leaves behind all that waits of the request."""
     on_flow: Callable[[bool], None] | None = None
-    """Is told True when a body begins to wait, and False when nothing of it waits."""
+    """Called with True when a body begins to wait, and with False when nothing of it waits."""
     ends_at_bytes: float = math.inf
-    """How much has left the connection once all of a request has."""
+    """The bytes that have left the connection once all of the request has."""
 
     # What is received.
     kind: int = 0
@@ -54,22 +54,23 @@ class RequestFrames:
     told: list[bytes] = field(default_factory=list)
     """The parts of that message."""
     left_bytes: int = 0
-    """How much of it is still to come."""
+    """The bytes of it that are still to come."""
     since_s: float = 0.0
-    """When it began to come."""
+    """The time when it began to come."""
     allowed_bytes: int = WINDOW_BYTES
-    """How much more of a body may come unasked."""
+    """The bytes of a body that may still come unasked."""
     wide_bytes: int = WINDOW_BYTES
-    """How much is to be allowed at most."""
+    """The bytes that are to be allowed at most."""
     paused: bool = False
     is_held: bool = False
-    """Whether the other end was told to send nothing of it, and has not said how much that was."""
+    """Whether the other end was told to send nothing more of the body, and has not said how much it
+    held."""
     anew_bytes: int = 0
-    """How much of `allowed_bytes` was asked for since, which is not held back."""
+    """The bytes of `allowed_bytes` that were asked for since, and are not held back."""
 
     def begin(self, kind: int, told: bytes, now_s: float) -> bytes | None:
-        """Begin to receive a message, with what the frame tells that it begins with. Returns all of
-        it if that is all. Raises BadFrame."""
+        """Begin to receive a message, with the frame that begins it. Returns the whole message if
+        that is all. Raises BadFrame."""
         (size_bytes,) = LENGTH.unpack_from(told)
         self.left_bytes = size_bytes - len(told) + LENGTH.size
         if not self.left_bytes:
@@ -78,11 +79,12 @@ class RequestFrames:
             raise BadFrame(f"expected a message of {size_bytes} bytes, got more")
         self.kind, self.since_s = kind, now_s
         first = told[LENGTH.size :]
-        self.told = [first] if first else []  # what comes in one frame is not copied again
+        self.told = [first] if first else []  # a message of one frame is not copied again
         return None
 
     def go_on(self, data: bytes) -> bytes | None:
-        """Receive more of it. Returns all of it if that was the rest. Raises BadFrame."""
+        """Receive more of the message. Returns the whole message if that was the rest. Raises
+        BadFrame."""
         if not self.kind or len(data) > self.left_bytes:
             raise BadFrame(f"expected {self.left_bytes} bytes more, got {len(data)}")
         self.told.append(data)
@@ -94,7 +96,7 @@ class RequestFrames:
 
 
 class Outgoing:
-    """What is to leave one connection."""
+    """The bytes that are to leave one connection."""
 
     __slots__ = ("_ready", "_soon", "frames", "is_blocked", "soon_bytes", "waiting_bytes",
                  "written_bytes")  # fmt: skip
@@ -104,19 +106,19 @@ class Outgoing:
         self.soon_bytes = 0
         """The bytes that leave in order, of all requests."""
         self._ready: deque[RequestFrames] = deque()
-        """Those of which a chunk may leave."""
+        """The requests of which a chunk may leave."""
         self.waiting_bytes = 0
         """The bytes that leave in chunks, of all requests."""
         self.written_bytes = 0
-        """All that was ever given out by `due`."""
+        """The number of bytes that `due` has ever given out."""
         self.frames = 0
-        """As many frames have left."""
+        """The number of frames that have left."""
         self.is_blocked = False
-        """Whether the connection takes nothing now: bodies wait then."""
+        """Whether the connection takes nothing now, so that bodies wait."""
 
     @property
     def unsent_bytes(self) -> int:
-        """Returns how much has not been given out."""
+        """Returns how many bytes have not been given out."""
         return self.soon_bytes + self.waiting_bytes
 
     @property
@@ -175,38 +177,38 @@ class Outgoing:
             self.frame(kind, stream.number, told)
 
     def widen(self, stream: RequestFrames, more_bytes: int) -> None:
-        """Let so much more of a body leave: its reader has asked for it."""
+        """Let so many more bytes of a body leave: its reader has asked for them."""
         had_none = stream.window_bytes <= 0
         stream.window_bytes += more_bytes
         if had_none and stream.waiting_bytes and stream.window_bytes > 0:
             self._ready.append(stream)
 
     def hold(self, stream: RequestFrames) -> int:
-        """Let nothing more of a body leave until its reader asks for more again. Returns how much
-        it had asked for."""
+        """Let nothing more of a body leave until its reader asks for more again. Returns how many
+        bytes it had asked for."""
         if stream.waiting_bytes and stream.window_bytes > 0:
             self._ready.remove(stream)
         held_bytes, stream.window_bytes = stream.window_bytes, 0
         return held_bytes
 
     def forget(self, stream: RequestFrames) -> None:
-        """Send nothing more of a request; what has begun to leave is not taken back."""
+        """Send nothing more of a request; frames that have begun to leave are not taken back."""
         self.waiting_bytes -= stream.waiting_bytes
         stream.waiting, stream.waiting_bytes = None, 0
         stream.last = stream.on_flow = None
 
     def due(self, room_bytes: int) -> list[Buffer]:
-        """Returns what leaves now: all that is short, and of the rest so much that there is room
-        for it, a chunk of each request in its turn."""
+        """Returns what leaves now: all that is short, and as much of the rest as there is room for,
+        a chunk of each request in its turn."""
         parts, self._soon = self._soon, []
         size_bytes, self.soon_bytes = self.soon_bytes, 0
         ready = self._ready
         while ready and size_bytes < room_bytes:
             stream = ready.popleft()
             if not stream.waiting_bytes:
-                continue  # it was forgotten
+                continue  # the request was forgotten
             most_bytes = CHUNK_BYTES
-            if not ready:  # it would have one chunk after the other
+            if not ready:  # with no other ready, it would have one chunk after the other
                 most_bytes = min(max(CHUNK_BYTES, room_bytes - size_bytes), MORE_MAX_BYTES)
             chunk_bytes = min(most_bytes, stream.waiting_bytes, stream.window_bytes)
             parts.append(FRAME.pack(chunk_bytes, stream.number, MORE))
@@ -223,7 +225,8 @@ class Outgoing:
         return parts
 
     def _left(self, stream: RequestFrames, parts: list[Buffer]) -> int:
-        """Nothing of a request waits any more. Returns how long the frame behind it is."""
+        """Note that nothing of a request waits any more. Returns the length of the frame behind
+        it."""
         last, stream.last, stream.waiting = stream.last, None, None
         if last is not None:
             parts.append(last)
@@ -244,7 +247,7 @@ class Outgoing:
 
 
 def _take(stream: RequestFrames, size_bytes: int, parts: list[Buffer]) -> None:
-    """Take so much of what waits."""
+    """Take so many bytes of what waits."""
     assert stream.waiting is not None  # noqa: S101 - as above
     stream.waiting_bytes -= size_bytes
     stream.window_bytes -= size_bytes

@@ -1,4 +1,4 @@
-"""Which proxy a collector is reached through, as the environment says. Nothing is sent here."""
+"""The proxy through which a collector is reached, as the environment says. Nothing is sent here."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ _NOWHERE = Context()
 
 
 class EnvironmentSampler:
-    """The sampler of OpenTelemetry's SDK, asked once for each request, before anything is noted of
-    it. Whose parent is sampled or not is so too, unless the environment says otherwise."""
+    """The sampler of OpenTelemetry's SDK, asked once for each request, before anything of it is
+    noted. A request is sampled if its parent is, unless the environment says otherwise."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._should_sample = provider.sampler.should_sample
@@ -49,7 +49,7 @@ class EnvironmentSampler:
 
 
 def _parent_of(trace: TraceContext) -> SpanContext | None:
-    """Returns the parent, or None where it is all zeros, or of the version that never will be."""
+    """Returns the parent; None if it is all zeros, or of the version that never will be."""
     version, trace_id, span_id, flags = trace.parent.split("-")
     parent = SpanContext(
         int(trace_id, 16),

@@ -1,7 +1,6 @@
-"""Spans on their way to a collector, in a thread of its own: whatever the collector does, the node
-does not wait for it. What is kept for it is bounded, and what finds no place is dropped and
-counted.
-"""
+"""The sending of spans to a collector, in a thread of its own: whatever the collector does, the
+node does not wait for it. What is kept for it is bounded; spans that find no place are dropped and
+counted."""
 
 from __future__ import annotations
 
@@ -27,17 +26,20 @@ from spillover.live.process.logs import Message
 SENT, DROPPED, FAILED = "sent", "dropped", "failed"
 
 SWITCH_S = 0.0005
-"""The longest time for which the thread holds up the loop that answers requests, ten times shorter
-than Python lets it."""
+"""The longest time, in seconds, for which the thread holds up the loop that answers requests: a
+tenth of what Python lets it."""
 
 _log = logging.getLogger(__name__)
 
 
 class SpanSender:
-    """Takes visits that have ended, makes spans of them and gives these to an exporter. As the
-    environment says: at most OTEL_BSP_MAX_QUEUE_SIZE wait, and leave after OTEL_BSP_SCHEDULE_DELAY,
-    or once there are OTEL_BSP_MAX_EXPORT_BATCH_SIZE. Raises ValueError where it says nothing that
-    can be meant."""
+    """The sender of spans: it takes visits that have ended, makes spans of them and gives these to
+    an exporter.
+
+    As the environment says, at most OTEL_BSP_MAX_QUEUE_SIZE spans wait. They leave after
+    OTEL_BSP_SCHEDULE_DELAY, or once there are OTEL_BSP_MAX_EXPORT_BATCH_SIZE. Raises ValueError for
+    values that make no sense.
+    """
 
     def __init__(
         self, make: Callable[[VisitTrace], list[ReadableSpan]], exporter: SpanExporter
@@ -49,9 +51,9 @@ class SpanSender:
         self._delay_s = _number(OTEL_BSP_SCHEDULE_DELAY, 5000) / 1e3
         self._waiting: deque[VisitTrace] = deque()
         self._put = 0
-        """Spans, counted by who puts them in."""
+        """The number of spans put in, counted by the loop's side."""
         self._taken = 0
-        """Spans, counted by who takes them out."""
+        """The number of spans taken out, counted by the thread's side."""
         self.counts = {SENT: 0, DROPPED: 0, FAILED: 0}
         self._wake = threading.Event()
         self._closing = False
@@ -103,7 +105,7 @@ class SpanSender:
             visits.append(self._waiting.popleft())
             count += visits[-1].span_count
         is_sent = self._export(visits)
-        self._taken += count  # only now: what is on its way takes memory, too
+        self._taken += count  # only now: spans on their way take memory, too
         self.counts[SENT if is_sent else FAILED] += count
         if is_sent == self._is_down:
             self._is_down = not is_sent
@@ -129,7 +131,7 @@ class SpanSender:
 
 
 class _LastWords(logging.Handler):
-    """The last thing that the exporter has said."""
+    """The last message of the exporter."""
 
     words = ""
 

@@ -1,6 +1,8 @@
-"""Spans of a visit that has ended: one for all of it, as a server; `queue` for each wait; one for
-each attempt, as a client of a neighbor or of a service. HTTP's semantic conventions (stable, 1.23
-and later) say what they are called and what they tell; what only we tell begins with `spillover.`.
+"""The spans of a visit that has ended: one for all of it, as a server; `queue` for each wait; one
+for each attempt, as a client of a neighbor or of a service.
+
+HTTP's semantic conventions (stable, 1.23 and later) give names and attributes; those of our own
+begin with `spillover.`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from spillover.model.topology import Cluster
 PROBLEM_LENGTH_MAX = 256
 
 ERRORS_FROM = {SpanKind.SERVER: 500, SpanKind.CLIENT: 400}
-"""A client's fault is no error of the server."""
+"""The lowest status that is an error, by the kind of span: a client's fault is no error of the
+server."""
 
 METHODS = "CONNECT,DELETE,GET,HEAD,OPTIONS,PATCH,POST,PUT,TRACE"
 KNOWN_METHODS = "OTEL_INSTRUMENTATION_HTTP_KNOWN_METHODS"
@@ -37,20 +40,20 @@ _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 class SpanMaker:
-    """Makes those of one node. `span_id` gives new numbers."""
+    """The maker of one node's spans. `span_id` returns new numbers."""
 
     def __init__(self, resource: Resource, cluster: Cluster, span_id: Callable[[], int]) -> None:
         self._resource = resource
         self._span_id = span_id
         self._cluster = cluster.id
         self._door = _address(cluster.proxy_url or cluster.url or "")
-        """The address of requests that pass through; all others have the cluster's own."""
+        """The address of requests that pass through; all others have the cluster's own address."""
         self._own = _address(cluster.url or "")
         known = os.environ.get(KNOWN_METHODS) or METHODS
         self._methods = frozenset(method.strip() for method in known.split(","))
 
     def spans(self, visit: VisitTrace) -> list[ReadableSpan]:
-        """Returns all of a visit's, the server's first."""
+        """Returns all spans of a visit, the server's first."""
         of_server = self._of_server(visit)
         waits = [
             self._span(visit, "queue", *wait, {}, span_id=self._span_id()) for wait in visit.waits
@@ -124,7 +127,8 @@ class SpanMaker:
         )
 
     def _method(self, method: str) -> tuple[str, dict[str, Any]]:
-        """What a span is called, and what it tells. Not all that passes through is known."""
+        """Returns the name of a span, and the attributes of its method. A request that passes
+        through may have a method that is not known."""
         if method in self._methods:
             return method, {"http.request.method": method}
         return "HTTP", {"http.request.method": _OTHER, "http.request.method_original": method}
@@ -143,7 +147,7 @@ class SpanMaker:
         ended: tuple[int | None, str | None, str | None] = (None, None, None),
         events: Sequence[Event] = (),
     ) -> ReadableSpan:
-        """All but the server's are its children."""
+        """Returns a span. All but the server's are its children."""
         state = TraceState.from_header([visit.place.state]) if visit.place.state else None
         if kind is not SpanKind.SERVER:
             parent = _context(visit, visit.place.span_id, state)
@@ -189,7 +193,7 @@ def _address(url: str) -> dict[str, Any]:
 
 
 def _event(visit: VisitTrace, record: Decision | Note) -> Event:
-    """Returns a record as an event of a span: as `/explain` tells it, without what is told of each
+    """Returns a record as an event of a span: as `/explain` tells it, without the values of each
     neighbor."""
     told = describe_record(record)
     told |= {f"granted.{key}": value for key, value in told.get("granted", {}).items()}
@@ -202,7 +206,7 @@ def _event(visit: VisitTrace, record: Decision | Note) -> Event:
 
 
 def _words(text: str) -> str:
-    """Returns somebody else's words: bounded, and such that they can be sent."""
+    """Returns foreign words: bounded, and such that they can be sent."""
     return text[:PROBLEM_LENGTH_MAX].encode(errors="replace").decode()
 
 

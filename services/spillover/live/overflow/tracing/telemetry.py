@@ -1,4 +1,4 @@
-"""A node's tracing by OpenTelemetry, all of it, as its environment variables say."""
+"""The tracing of a node by OpenTelemetry, as its environment variables say."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ HTTP = "http/protobuf"
 
 
 def make_tracing(federation: str, cluster: Cluster, status_of: StatusOf) -> Tracing | None:
-    """Returns what traces a node, its thread started; None where the variables turn it off. Raises
-    ValueError where they say what cannot be done."""
+    """Returns the tracing of a node, with its thread started; None where the variables turn it off.
+    Raises ValueError for variables that ask for the impossible."""
     if _is_off():
         return None
     for variable in (OTEL_EXPORTER_OTLP_TRACES_PROTOCOL, OTEL_EXPORTER_OTLP_PROTOCOL):
@@ -55,7 +55,7 @@ def make_tracing(federation: str, cluster: Cluster, status_of: StatusOf) -> Trac
 
 
 def _is_off() -> bool:
-    """Raises ValueError where the exporter is one that is not here."""
+    """Returns whether tracing is off. Raises ValueError for an exporter that is not here."""
     if os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true":
         return True
     told = os.environ.get(OTEL_TRACES_EXPORTER) or OTLP
@@ -74,7 +74,8 @@ def _session(endpoint: str) -> requests.Session | None:
 
 
 def _endpoint() -> str:
-    """Where spans go. Raises ValueError where none could ever be sent."""
+    """Returns where spans go. Raises ValueError for an endpoint to which none could ever be
+    sent."""
     for variable in (OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, OTEL_EXPORTER_OTLP_ENDPOINT):
         if told := os.environ.get(variable):
             without_user = re.sub(r"^(\w+://)?[^/?#]*@", r"\1", told)
@@ -96,7 +97,7 @@ class _Session(requests.Session):
         self._through = {} if proxy is None else {"http": proxy, "https": proxy}
 
     def merge_environment_settings(self, *told: Any, **named: Any) -> Any:
-        """All but the proxies as `requests` has it."""
+        """Returns the settings of `requests`, but for the proxies."""
         return {**super().merge_environment_settings(*told, **named), "proxies": self._through}
 
 

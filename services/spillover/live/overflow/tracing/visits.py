@@ -1,6 +1,5 @@
-"""What is noted of a visit that is traced, and what those are told to whom it goes. It is noted in
-`watching`; `spans` are made of it once it has ended.
-"""
+"""The record of a visit that is traced, and the contexts for the calls that it makes. `watching`
+writes the record; `spans` are made of it once the visit has ended."""
 
 from __future__ import annotations
 
@@ -17,20 +16,20 @@ from spillover.model.request import Answer, Request
 from spillover.model.trace_context import TraceContext
 
 RECORDS_MAX = 128
-"""The most records of one visit. OpenTelemetry has this limit of events, too; a request has as many
-behind it that is tried again and again."""
+"""The most records of one visit. OpenTelemetry has this limit for events, too; a request that is
+tried again and again reaches it."""
 
 URL_LENGTH_MAX = 2048
-"""More of what somebody has asked for is not told."""
+"""The most characters of a URL that are told."""
 
 REQUESTS = "/requests"
 NO_ANSWER = "no_answer"
-"""The error of a call after which another one was tried, where no status tells why."""
+"""The error of a call after which another one was tried, if no status says why."""
 
 
 class SpanPlace(NamedTuple):
-    """Where a visit stands in its trace: `parent_id` is the span of whoever has sent it, None where
-    the trace begins here."""
+    """The place of a visit in its trace. `parent_id` is the span of its sender; None where the
+    trace begins here."""
 
     trace_id: int
     span_id: int
@@ -39,14 +38,14 @@ class SpanPlace(NamedTuple):
     is_sampled: bool
 
     def parent(self, span_id: int) -> str:
-        """Returns the traceparent of what comes behind this span."""
+        """Returns the traceparent for what this span calls."""
         return f"00-{self.trace_id:032x}-{span_id:016x}-{int(self.is_sampled):02x}"
 
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One call of a neighbor or of a service, or the work of a server that calls nobody we know
-    (`method` is empty then)."""
+    """One call of a neighbor or of a service, or the work of a server that makes no call that we
+    know of (`method` is empty then)."""
 
     span_id: int
     began_s: float
@@ -61,8 +60,8 @@ class Attempt:
 
 
 class VisitTrace:
-    """One visit of a request that is sampled. Instants are of the node's clock; `since_epoch_s`
-    makes wall time of them."""
+    """One visit of a request that is sampled. Times are of the node's clock; `since_epoch_s` makes
+    wall times of them."""
 
     __slots__ = (
         "attempts",
@@ -87,7 +86,7 @@ class VisitTrace:
     )
 
     told: Answer | Refuse
-    """What it has come to. Set at the end, as are `status` and `error`."""
+    """The outcome of the visit. It is set at the end, as are `status` and `error`."""
 
     def __init__(
         self, place: SpanPlace, request: Request, began_s: float, *, is_home: bool
@@ -100,7 +99,8 @@ class VisitTrace:
         self.began_s = self.ended_s = began_s
         self.method, self.path = "POST", REQUESTS
         self.route: str | None = None
-        """The attribute `http.route`; None for what passes through: its paths are the service's."""
+        """The attribute `http.route`; None for a request that passes through, whose paths are the
+        service's."""
         self.attempts: list[Attempt] = []
         self.under_way: Attempt | None = None
         self.waits: list[tuple[float, float]] = []
@@ -117,7 +117,7 @@ class VisitTrace:
         return 1 + len(self.attempts) + len(self.waits)
 
     def begin(self, span_id: int, at_s: float) -> Attempt:
-        """It leaves, or a server takes it."""
+        """Begin an attempt: the visit leaves, or a server takes it."""
         self._wait_until(at_s)
         attempt = self.under_way = Attempt(span_id, at_s)
         if len(self.attempts) < RECORDS_MAX:
@@ -134,7 +134,7 @@ class VisitTrace:
     def end(
         self, at_s: float, delay_s: float, told: Answer | Refuse, status: int | None, reason: str
     ) -> None:
-        """It has come to its end; whoever waits for that is told `delay_s` later."""
+        """End the visit; those who wait for it are told `delay_s` later."""
         self.end_attempt(at_s, reason or None)
         self._wait_until(at_s)
         self.ended_s = max(at_s, self.ended_s) + delay_s
@@ -142,7 +142,7 @@ class VisitTrace:
         self.since_epoch_s = time.time() - time.monotonic()
 
     def _wait_until(self, at_s: float) -> None:
-        """Where nothing is under way, it waits."""
+        """Note that the visit has waited, if nothing was under way."""
         if at_s > self.ended_s and len(self.waits) < RECORDS_MAX:
             self.waits.append((self.ended_s, at_s))
 
@@ -157,7 +157,8 @@ class AttemptContext(TraceContext):
         self._visit, self._attempt, self._span_id = visit, attempt, span_id
 
     def sent_to(self, method: str, url: str) -> TraceContext:
-        """Each call is an attempt. The first one began when the server took the request."""
+        """Returns the context of a call: each is an attempt. The first began when the server took
+        the request."""
         way = self
         if self._attempt.method:
             now_s = time.monotonic()

@@ -1,7 +1,7 @@
-"""Looks on at a node, and notes what happens to requests that are traced: what the machine hears,
-what it says, and what it puts on record. Of requests that are not sampled nothing is noted.
+"""The watcher of a node, which notes what happens to requests that are traced: the events that the
+machine gets, its commands, and its records. Of requests that are not sampled nothing is noted.
 
-What goes on, to a neighbor or to a service, is told here where it stands in the trace.
+A call that goes on, to a neighbor or to a service, gets its place in the trace here.
 """
 
 from __future__ import annotations
@@ -29,44 +29,45 @@ from spillover.model.request import DONE, Answer, Outcome, Request
 from spillover.model.trace_context import TraceContext
 
 REFUSED, LOST, NOT_STARTED, TRUNCATED = "refused", "lost", "not_started", "truncated"
-"""How an attempt can fail, besides the reasons of problems and statuses."""
+"""The ways in which an attempt can fail, besides the reasons of problems and statuses."""
 
 FLUSH_S = 3.0
-"""So long the end of a node waits for spans to leave."""
+"""The longest time, in seconds, for which the end of a node waits for spans to leave."""
 
 StatusOf: TypeAlias = Callable[[Answer | ev.Refuse], tuple[int, str]]
-"""The status that a client is told, and the reason in words, where there is no result."""
+"""Returns the status that a client gets where there is no result, and the reason in words."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
 class Sampler(Protocol):
-    """Decides what is traced, before anything else."""
+    """The rule that decides what is traced, before anything else."""
 
     def place(self, trace: TraceContext | None, name: str) -> SpanPlace:
-        """Returns where a request stands that has come with this, if with anything."""
+        """Returns the place in its trace of a request that has come with this context, or without
+        one."""
 
     def span_id(self) -> int:
-        """Returns a new one."""
+        """Returns a new number of a span."""
 
 
 class Recorder(Protocol):
-    """Takes visits that have ended."""
+    """The receiver of visits that have ended."""
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Returns those of spans, by what became of them."""
+        """Returns the numbers of spans, by how they ended."""
 
     def put(self, visit: VisitTrace) -> None:
-        """Take it, or drop it. Returns at once."""
+        """Take a visit, or drop it. Returns at once."""
 
     def close(self, timeout_s: float) -> None:
-        """Bring what is left away, if that does not take longer."""
+        """Send what is left, if that does not take longer."""
 
 
 class Tracing:
-    """Looks on at one node."""
+    """The watcher of one node."""
 
     def __init__(self, sampler: Sampler, recorder: Recorder, status_of: StatusOf) -> None:
         self._sampler = sampler
@@ -86,7 +87,7 @@ class Tracing:
         self._hears = {kind: _safe(hear) for kind, hear in hears.items()}
 
     def make_shell(self, *told: Any, **given: Any) -> NodeShell:
-        """Returns a shell whose requests are traced; given what NodeShell is."""
+        """Returns a shell whose requests are traced; arguments are those of NodeShell."""
         shell = self._shell = NodeShell(*told, **given, journal=self._hear)
         shell.machine.decider.log.listen(self._on_record)
         shell.metrics.spans = self._recorder.counts
@@ -102,11 +103,11 @@ class Tracing:
         return shell
 
     def close(self) -> None:
-        """The node has ended."""
+        """End with the node."""
         self._recorder.close(FLUSH_S)
 
     def _hear(self, event: ev.Event, now_s: float) -> None:
-        """Hear, as the machine's journal, each event before the machine does."""
+        """Take each event before the machine does, as its journal."""
         self._now_s = now_s
         hear = self._hears.get(type(event))
         if hear is not None:
@@ -115,7 +116,7 @@ class Tracing:
     def _before(
         self, look: Callable[[Any], None], interpret: Callable[[Any], None]
     ) -> Callable[[Any], None]:
-        """Look at what is said of those that are sampled, before it is done."""
+        """Look at the commands about sampled requests before they are carried out."""
 
         def obey(command: Any) -> None:
             if command.ref in self._open:
@@ -230,14 +231,15 @@ class Tracing:
 
 
 def _route(*, is_home: bool, passes: bool) -> str:
-    """Where requests come in. Which version a neighbor speaks is not known."""
+    """Returns the route by which requests come in. Which version a neighbor speaks is not known."""
     if is_home:
         return REQUESTS
     return PASS if passes else SPOKEN[0].forward
 
 
 def _failed(upstream_status: int | None) -> str:
-    """Why an answer counts as failed that had begun: one that came whole has a status that says."""
+    """Returns why an answer counts as failed that had begun. If it came whole, its status says
+    why."""
     return TRUNCATED if upstream_status is None else str(upstream_status)
 
 
@@ -252,7 +254,7 @@ def _read_passed(visit: VisitTrace, request: Request) -> None:
 
 
 def _safe(look: Callable[[Any], None]) -> Callable[[Any], None]:
-    """A bug in here is no reason for the node to end."""
+    """Returns the callable, guarded: a bug in here is no reason for the node to end."""
 
     def safely(told: Any) -> None:
         try:
