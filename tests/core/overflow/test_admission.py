@@ -8,7 +8,7 @@ import pytest
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.settings import NodeSettings
 from spillover.model.load import LoadReport
-from spillover.model.request import Answer, Outcome, Refusal
+from spillover.model.request import Outcome, Refusal
 from spillover.policy.overflow.admission import FOREIGN_SHARE
 
 
@@ -162,62 +162,6 @@ def test_without_servers_the_queue_leaves_and_clients_are_sent_elsewhere(story):
     assert isinstance(started[-1], ev.Publish)
     assert started[-1].report.accepting
     assert node.end(2, 4.0)[1] == node.start(4, 4.0)
-
-
-def test_without_servers_deadlines_still_hold(story):
-    """What waits for servers that do not come back ends at its deadline."""
-    node = story(policy="isolated")
-    node.fill(1)
-    node.arrive(2, deadline_s=5.0)
-    node.tell(ev.ServersDown())
-    node.end(1, 1.0)
-    (reply,) = node.wake(5.0)
-    assert reply.answer.outcome is Outcome.EXPIRED
-    assert reply.answer.problem.endswith("nothing behind this cluster can run requests for now")
-
-
-def test_a_policy_is_set_for_what_comes_from_then_on(story):
-    """Isolated keeps everything, the paper's rule sends away; what is away is not called back."""
-    node = story()
-    node.hear(0, 1)
-    node.fill(1, 2)
-    assert node.arrive(3, away=True)[1] == node.forward(3, 1)
-    assert node.tell(ev.PolicySet("isolated")) == []
-    assert node.machine.policy == "isolated"
-    assert kinds(node.arrive(4, away=True)) == [ev.Accepted]
-    node.draws.coming.clear()
-    assert node.tell(ev.ForwardRefused(3)) == []
-    node.tell(ev.PolicySet("paper"))
-    assert kinds(node.arrive(5, away=True)) == [ev.Accepted, ev.Forward]
-    policies = [node.machine.decider.log.of(f"r{ref}")[-1].policy for ref in (3, 4, 5)]
-    assert policies == ["isolated", "isolated", "paper"]
-
-
-def test_retry_after_is_what_the_queue_takes(story):
-    """One more than wait, by the servers that work."""
-    node = story(servers=4, queue_limit=8, service_s=0.5, policy="isolated")
-    node.fill(*range(12))
-    (refuse,) = node.arrive(12)
-    assert refuse.retry_after_s == pytest.approx(9 * 0.5 / 4)
-    node.tell(ev.Cancelled(0))
-    (refuse,) = node.arrive(13)
-    assert refuse.retry_after_s == pytest.approx(9 * 0.5 / 3)
-
-
-def test_a_deaf_neighbor_is_heard_but_not_asked(story):
-    """Its reports do not list us: what we send would be lost. It counts for nothing in R either."""
-    node = story()
-    node.hear(0, 1, hears=())
-    node.fill(1, 2)
-    assert node.machine.neighbors.known == [True, True]
-    assert kinds(node.arrive(3, away=True)) == [ev.Accepted]
-    own = node.machine.accept_probability
-    assert node.machine.neighborhood_accept_probability == pytest.approx(own)
-    node.hear(1, sequence=2, hears=("x", "a"))
-    assert node.arrive(4, away=True)[1] == node.forward(4, 1)
-    node.tell(ev.ForwardAnswered(4, Answer(Outcome.DONE, ("a", "c")), 0.0, 0.0))
-    node.hear(1, sequence=3, hears=("x",))
-    assert kinds(node.arrive(5, away=True)) == [ev.Accepted]
 
 
 def test_who_is_heard_again_is_told_at_once(story):

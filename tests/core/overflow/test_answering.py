@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.parting import PART_S_MAX
 from spillover.model.causes import Cause
 from spillover.model.load import LoadReport
 from spillover.model.request import DONE, FAILED, Answer, Outcome
@@ -45,15 +44,6 @@ def test_it_is_told_what_it_took_until_then(story):
     one.arrive(2, away=True)
     [command] = began(one, 2, now_s=1.0, so_far=THERE, leg_s=0.1)
     assert command == ev.Began(2, ev.HOME, ev.SoFar(("a", "b"), 0.5, pytest.approx(0.35), 0.125))
-
-
-def test_what_waits_or_has_ended_cannot_begin(story):
-    one = story()
-    one.fill(1, 2)
-    assert began(one, 2) == []
-    one.end(1)
-    assert began(one, 1) == []
-    assert began(one, 99) == []
 
 
 @pytest.mark.parametrize("keyed", [True, False])
@@ -96,42 +86,6 @@ def test_what_surely_was_not_done_was_when_its_answer_had_begun(story):
     assert one.machine.truncated == 1
 
 
-def test_the_server_stays_taken_until_the_end(story):
-    one = story()
-    one.fill(1, 2)
-    began(one, 1)
-    [reply] = one.end(1)[:1]
-    assert (reply.ref, reply.answer.outcome) == (1, DONE)
-    assert one.machine.truncated == 0
-
-
-def test_a_failure_that_came_whole_is_not_truncated(story):
-    one = story()
-    one.arrive(1)
-    began(one, 1)
-    one.tell(ev.ServiceEnded(1, FAILED, 0.2, upstream_status=500))
-    assert (one.machine.truncated, one.ledger["home.failed"]) == (0, 1)
-
-
-def test_the_deadline_bounds_the_head_alone(story):
-    one = story()
-    one.arrive(1, deadline_s=2.0)
-    one.arrive(2, deadline_s=2.0)
-    began(one, 1, now_s=1.9)
-    [late] = one.wake(2.0)
-    assert (late.ref, late.answer.outcome) == (2, Outcome.EXPIRED)
-    assert one.machine.next_deadline() > 2.0
-    reply = only(one.end(1, now_s=60.0), ev.Reply)
-    assert reply.answer.outcome is DONE
-
-
-def test_one_that_was_in_time_is_not_late_for_its_delivery(story):
-    one = story(delivery_s=0.5)
-    one.arrive(1, deadline_s=2.0)
-    began(one, 1, now_s=1.0)
-    assert only(one.end(1, now_s=1.9), ev.Reply).answer.outcome is DONE
-
-
 @pytest.mark.parametrize("kind", [ev.Cancelled, ev.CancelAsked])
 def test_a_cancel_stops_or_recalls_it_at_once(story, kind):
     """Whoever asks need not wait for what came of it: it surely ran."""
@@ -147,18 +101,6 @@ def test_a_cancel_stops_or_recalls_it_at_once(story, kind):
     recall, reply = one.tell(kind(2))
     assert (recall, reply.answer.outcome) == (ev.Recall(2, 0), Outcome.CANCELLED)
     assert one.machine.truncated == 0
-
-
-def test_a_cancel_that_was_under_way_when_it_began(story):
-    """The neighbor breaks the answer off: that is the cancel, not a failure."""
-    one = story(queue_limit=0)
-    one.hear(0)
-    one.arrive(1)
-    one.arrive(2, away=True)
-    one.tell(ev.CancelAsked(2))
-    began(one, 2, so_far=THERE)
-    [reply] = one.tell(ev.ForwardLost(2))
-    assert (reply.answer.outcome, one.machine.truncated) == (Outcome.CANCELLED, 0)
 
 
 def test_its_end_counts_all_of_it(story):
@@ -178,24 +120,6 @@ def test_what_was_asked_is_not_held_for_as_long_as_the_answer_takes(story):
     assert one.machine.held.request_bytes == 0
     assert only(one.arrive(3, size_bytes=600), ev.Accepted).ref == 3
     assert one.requests[1].work is None
-
-
-def test_draining_lets_it_finish(story):
-    one = away(story)
-    commands = one.tell(ev.Drain())
-    assert {type(command) for command in commands} == {ev.Publish}
-    assert not one.machine.drained
-
-
-def test_a_link_that_is_parted_from_waits_for_it(story):
-    """However long it takes, as it does for nothing else."""
-    one = away(story)
-    one.tell(ev.Part(0))
-    one.wake(PART_S_MAX + 1.0)
-    assert one.ledger["home.away"] == 1
-    assert 0 in one.machine.neighbors.by_handle
-    one.tell(ev.ForwardAnswered(2, Answer(DONE, ("a", "b")), 0.0, 0.0))
-    assert ev.Disconnect(0) in one.wake(PART_S_MAX + 2.0)
 
 
 def test_the_story_tells_when_it_began(story):

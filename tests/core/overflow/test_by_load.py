@@ -65,23 +65,6 @@ def test_a_refusal_brings_the_load(node):
     assert not of(ev.Refuse, a.arrive(5, path=("b",), load=load(5)))
 
 
-def test_what_is_accepted_by_its_home_is_never_refused_for_foreign_ones(node):
-    a = node()
-    a.fill(1)
-    for ref in (2, 3):
-        a.arrive(ref, path=("b",))
-    assert a.arrive(4) == [ev.Accepted(4)]
-
-
-def test_what_was_asked_for_is_taken_beyond_that(node):
-    """There was a server for it."""
-    a = node()
-    a.fill(1)
-    for ref in (2, 3):
-        a.arrive(ref, path=("b",))
-    assert a.arrive(4, path=("b",), load=load(2), pulled=True) == [ev.Accepted(4)]
-
-
 def test_an_answer_brings_the_load_to_a_neighbor(node):
     """With the server free that it has used. Clients are told none."""
     a = node()
@@ -91,15 +74,6 @@ def test_an_answer_brings_the_load_to_a_neighbor(node):
     assert (reply.answer.load.ahead, reply.answer.load.accepting) == (0, True)
     (reply,) = of(ev.Reply, a.end(2))
     assert reply.answer.load is None
-
-
-def test_what_has_expired_brings_none(node):
-    """Where it came from it has expired too."""
-    a = node()
-    a.fill(1)
-    a.arrive(2, path=("b",), deadline_s=1.0)
-    (reply,) = of(ev.Reply, a.wake(1.0))
-    assert (reply.ref, reply.answer.outcome, reply.answer.load) == (2, Outcome.EXPIRED, None)
 
 
 def test_an_answer_that_is_passed_on_brings_the_load_of_who_passes_it(node):
@@ -134,18 +108,6 @@ def test_a_refusal_is_heard_before_it_is_decided_again(node):
     assert a.ledger == {"home.accepted": 2, "home.running": 1, **queued}
 
 
-def test_other_policies_tell_and_ask_nothing(story):
-    a = story(policy="paper")
-    a.hear(B, **WAITS)
-    a.arrive(1, path=("b",))
-    commands = a.end(1)
-    assert of(ev.Reply, commands)[0].answer.load is None
-    assert not of(ev.AskForWork, commands)
-    a.fill(2)
-    for ref in range(3, 20):
-        assert not of(ev.Refuse, a.arrive(ref, path=("b",)))
-
-
 # --- work is asked for ------------------------------------------------------------------------
 
 
@@ -166,31 +128,6 @@ def test_without_hops_there_is_nothing_to_ask_for(node):
     a.fill(1)
     assert not of(ev.AskForWork, a.end(1))
     assert not of(ev.AskForWork, a.wake(0.05))
-
-
-def test_what_comes_of_asking_is_a_request_like_others(node):
-    """It starts; its answer goes to who gave it."""
-    a = node()
-    a.hear(B, **WAITS)
-    a.fill(1)
-    a.end(1)
-    (accepted, start) = a.arrive(2, path=("b",), load=load(2, 29), pulled=True)
-    assert (accepted, start) == (ev.Accepted(2), a.start(2, 0.0))
-    commands = a.end(2)
-    (reply,) = of(ev.Reply, commands)
-    assert (reply.origin, reply.answer.path) == (B, ("b", "a"))
-    assert len(of(ev.AskForWork, commands)) == 1, "the next one"
-
-
-def test_what_comes_too_late_is_decided_like_any_other(node):
-    """The server is taken: it waits its turn."""
-    a = node()
-    a.hear(B, **WAITS)
-    a.fill(1)
-    a.end(1)
-    a.fill(2)
-    assert a.arrive(3, path=("b",), load=load(2, 29), pulled=True) == [ev.Accepted(3)]
-    assert a.start(3, 0.0) in a.end(2)
 
 
 def test_who_has_nothing_is_asked_later_and_another_at_once(node):
@@ -224,30 +161,6 @@ def test_nothing_is_asked_for_where_nothing_could_begin(node, why, servers):
     a.hear(B, **WAITS)
     for step in range(1, 20):
         assert not of(ev.AskForWork, a.wake(0.05 * step))
-
-
-def test_a_server_that_is_stuck_asks_for_nothing(node):
-    """Its request has expired; it is free when what runs there ends."""
-    a = node()
-    a.hear(B, **WAITS)
-    a.arrive(1, deadline_s=0.5)
-    assert not of(ev.AskForWork, a.wake(0.5))
-    (ask,) = of(ev.AskForWork, a.end(1, 0.6, outcome=Outcome.CANCELLED))
-    assert ask.neighbor == B
-
-
-def test_no_answer_within_a_second_counts_as_none(node):
-    """The question or the answer was lost, and the stream was not."""
-    a = node()
-    a.hear(B, **WAITS)
-    a.fill(1)
-    assert of(ev.AskForWork, a.end(1, 0.0))
-    asked_s = []
-    for step in range(1, 60):
-        a.hear(B, now_s=0.05 * step, sequence=step + 1, **WAITS)
-        asked_s += [a.now_s] * len(of(ev.AskForWork, a.wake(0.05 * step)))
-    assert 1.0 <= asked_s[0] <= 1.11
-    assert asked_s[1] >= asked_s[0] + 1.0
 
 
 @pytest.mark.parametrize("event", [ev.LinkDown(B), ev.Part(B)])
@@ -307,12 +220,6 @@ def test_only_what_waits_longer_than_the_way_and_the_queue_there_is_given(story)
     assert (forward.ref, forward.pulled) == (4, True)
 
 
-def test_nothing_waits(node):
-    a = queue_of(node(), 1)
-    (answer,) = a.tell(ev.WorkAsked(B, load()))
-    assert (answer.neighbor, answer.load.ahead) == (B, 0)
-
-
 def test_what_came_from_it_does_not_go_back(node):
     a = node()
     a.fill(1)
@@ -335,25 +242,6 @@ def test_what_has_no_hops_left_or_would_be_too_late_stays(story):
     assert isinstance(answer, ev.NoWork)
 
 
-def test_what_it_refused_or_lost_is_not_given_to_it_again(node):
-    a = queue_of(node(), 1, 2)
-    (forward,) = a.tell(ev.WorkAsked(B, load()))
-    a.tell(ev.ForwardRefused(2, load(3)))
-    (answer,) = a.tell(ev.WorkAsked(B, load(4)))
-    assert (forward.ref, type(answer)) == (2, ev.NoWork)
-
-
-def test_no_more_is_given_than_may_be_away(node):
-    a = node(queue_limit=2)
-    queue_of(a, 1, 2, 3)
-    for number in (2, 3):
-        assert of(ev.Forward, a.tell(ev.WorkAsked(B, load(number))))
-    a.tell(ev.LinkDown(C))
-    a.fill(4)
-    (answer,) = a.tell(ev.WorkAsked(B, load(4)))
-    assert isinstance(answer, ev.NoWork)
-
-
 @pytest.mark.parametrize("why", ["unknown", "deaf", "full", "degraded", "another policy"])
 def test_nothing_is_given_to_one_that_would_refuse_it(node, why):
     """It has asked all the same, and is told."""
@@ -370,14 +258,6 @@ def test_nothing_is_given_to_one_that_would_refuse_it(node, why):
     assert a.machine.queue_length == 2
 
 
-def test_one_that_has_left_is_not_answered(node):
-    a = queue_of(node(), 1, 2)
-    a.part_from(B)
-    assert a.tell(ev.WorkAsked(B, load())) == []
-    assert a.tell(ev.NoWorkThere(B, load())) == []
-    assert a.machine.queue_length == 1
-
-
 @pytest.mark.parametrize("event", [ev.Drain(), ev.ServersDown()])
 def test_what_is_to_leave_is_given_too(node, event):
     """It found no neighbor before."""
@@ -387,75 +267,3 @@ def test_what_is_to_leave_is_given_too(node, event):
     a.hear(B, now_s=0.0, accepting=False, **IDLE)
     (forward,) = of(ev.Forward, a.tell(ev.WorkAsked(B, load())))
     assert (forward.ref, forward.pulled) == (2, True)
-
-
-# --- what becomes of it -----------------------------------------------------------------------
-
-
-def ended(commands):
-    (reply,) = of(ev.Reply, commands)
-    return reply.ref, reply.answer.outcome
-
-
-@pytest.fixture
-def away(node):
-    """A maker of clusters one of whose requests was pulled; b was full when it came."""
-
-    def make(*, keyed=True, deadline_s=100.0):
-        a = node()
-        a.fill(1)
-        a.arrive(2, keyed=keyed, deadline_s=deadline_s)
-        a.hear(B, now_s=0.0, **IDLE)
-        (forward,) = of(ev.Forward, a.tell(ev.WorkAsked(B, load())))
-        assert (forward.ref, forward.pulled, forward.deadline_s) == (2, True, deadline_s)
-        assert forward.request.keyed == keyed
-        return a
-
-    return make
-
-
-def test_its_answer_is_the_clients(away):
-    a = away()
-    answer = Answer(Outcome.DONE, ("a", "b"), load=load(3))
-    assert ended(a.tell(ev.ForwardAnswered(2, answer, 0.0, 0.0))) == (2, Outcome.DONE)
-    assert a.ledger == {"home.accepted": 2, "home.running": 1, "home.done": 1}
-
-
-def test_it_expires_while_it_is_away(away):
-    """And is called back."""
-    a = away(deadline_s=1.0)
-    commands = a.wake(1.0)
-    assert ev.Recall(2, B) in commands
-    assert ended(commands) == (2, Outcome.EXPIRED)
-    assert a.ledger == {"home.accepted": 2, "home.running": 1, "home.expired": 1}
-
-
-def test_it_is_cancelled_where_it_is(away):
-    """Its answer says what came of that; whoever goes away without asking calls it back."""
-    a = away()
-    assert a.tell(ev.CancelAsked(2)) == [ev.AskCancel(2, B)]
-    answer = Answer(Outcome.CANCELLED, ("a", "b"))
-    assert ended(a.tell(ev.ForwardAnswered(2, answer, 0.0, 0.0))) == (2, Outcome.CANCELLED)
-    a = away()
-    commands = a.tell(ev.Cancelled(2))
-    assert ev.Recall(2, B) in commands
-    assert ended(commands) == (2, Outcome.CANCELLED)
-
-
-def test_refused_by_the_one_that_asked_it_waits_here_again(away):
-    a = away()
-    assert not of(ev.Reply, a.tell(ev.ForwardRefused(2, load(3, accepting=False))))
-    assert a.ledger == {"home.accepted": 2, "home.running": 1, "home.queued": 1}
-    assert a.start(2, 0.0) in a.end(1)
-
-
-@pytest.mark.parametrize("keyed", [True, False])
-def test_lost_with_the_one_that_asked(away, keyed):
-    """With a key it waits here again; without one it may have run, and nobody runs it twice."""
-    a = away(keyed=keyed)
-    commands = a.tell(ev.ForwardLost(2))
-    if keyed:
-        assert not of(ev.Reply, commands)
-        assert a.start(2, 0.0) in a.end(1)
-    else:
-        assert ended(commands) == (2, Outcome.UNKNOWN)

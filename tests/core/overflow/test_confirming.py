@@ -39,19 +39,6 @@ def full(node):
         node.tell(ev.Confirmed(ref))
 
 
-def test_nothing_leaves_before_the_confirmation(late):
-    """Neither the acceptance nor the start; the service begins when it is confirmed. The server is
-    taken meanwhile, so that the next one waits."""
-    node = late()
-    assert node.arrive(1, 1.0) == [confirm(node, 1)]
-    assert node.arrive(2, 1.5) == [confirm(node, 2)]
-    assert node.ledger == {"home.accepted": 2, "home.running": 1, "home.queued": 1}
-    assert node.tell(ev.Confirmed(2), 2.0) == [ev.Accepted(2)]
-    assert node.tell(ev.Confirmed(1), 3.0) == [ev.Accepted(1), node.start(1, 3.0)]
-    assert node.tell(ev.Confirmed(1)) == [], "told once"
-    assert node.end(1, 4.0)[-1] == node.start(2, 4.0)
-
-
 def test_what_may_not_start_yet_keeps_its_turn(late):
     """Its server comes free before it is confirmed: it holds it, and starts with the word."""
     node = late()
@@ -241,7 +228,7 @@ class Looker:
             self.feed(choice([answered, ev.ForwardRefused(ref), ev.ForwardLost(ref)]))
 
 
-@pytest.mark.parametrize("seed", all_in_soak(range(30), 6))
+@pytest.mark.parametrize("seed", all_in_soak(range(30), 2))
 def test_whatever_happens_nothing_is_told_before_its_confirmation(seed):
     """Requests, ends, refusals, losses, cancels, drains and confirmations in any order: each is
     refused or answered once, and what is not confirmed is neither told, started nor sent."""

@@ -3,60 +3,11 @@
 from __future__ import annotations
 
 import json
-from random import Random
 
 import pytest
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.decisions import describe
-from spillover.core.overflow.history import History
-from spillover.core.overflow.machine import NodeMachine
-from spillover.core.overflow.settings import NodeSettings
-from spillover.model.load import LoadReport
-from spillover.model.request import Outcome, Request
-from spillover.policy.overflow.choosers import CHOOSERS
-
-
-def made_again(record):
-    """The choice and the weights that the recorded policy comes to from the record alone."""
-    known = record.knowledge
-    weights = [7.0] * len(known.known)
-    choice = CHOOSERS[record.policy](record.own, known.loads, record.eligible, weights, record.draw)
-    return choice, tuple(weights)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", CHOOSERS)
-def test_every_recorded_decision_can_be_made_again(policy):
-    """A busy cluster with reports coming in all the time: each record replays to its choice."""
-    random = Random(5)
-    settings = NodeSettings(cluster="a", servers=2, policy=policy, queue_limit=20)
-    neighbors = [(name, random.random() / 10) for name in "bcde"]
-    machine = NodeMachine(settings, neighbors, random, 0.0)
-    running = []
-    for step in range(2000):
-        y, chance = random.randrange(4), random.random
-        machine.handle(
-            ev.ReportReceived(
-                y, LoadReport(1, step, chance(), chance(), 3, 5, chance() < 0.8, ("a",))
-            ),
-            step,
-        )
-        path, origin = random.choice([((), ev.HOME), (("b",), 0), (("c", "b"), 0)])
-        commands = machine.handle(
-            ev.Arrived(step, Request(f"r{step}", True, None, path), 1e9, origin), step
-        )
-        if running and random.random() < 0.5:
-            ended = ev.ServiceEnded(running.pop(0), Outcome.DONE, random.random())
-            commands += machine.handle(ended, step)
-        running += [c.ref for c in commands if isinstance(c, ev.Start)]
-        for forward in (c for c in commands if isinstance(c, ev.Forward)):
-            machine.handle(ev.ForwardRefused(forward.ref), step)
-    records = [r for step in range(2000) for r in machine.decider.log.of(f"r{step}")]
-    asked = [record for record in records if record.weights]
-    assert len(asked) > 500
-    for record in asked:
-        assert made_again(record) == (record.choice, record.weights)
 
 
 def test_explanations_have_what_the_contract_names(story):
@@ -124,23 +75,6 @@ def test_a_start_is_explained_by_a_free_server(story):
     assert json.loads(json.dumps(told, allow_nan=False)) == told
 
 
-def test_a_full_queue_is_explained_by_p_0(story):
-    """What may not be kept is decided with P = 0, and that is what the record says."""
-    node = story(queue_limit=1)
-    node.hear(0, near=0.5)
-    node.fill(1, 2)
-    node.arrive(3)
-    node.arrive(4, path=("b",))
-    node.arrive(5)
-    outcomes = ("forwarded", "refused", "refused")
-    for ref, outcome in zip((3, 4, 5), outcomes, strict=True):
-        (record,) = node.machine.decider.log.of(f"r{ref}")
-        told = describe(record)
-        assert (told["outcome"], told["may_keep"]) == (outcome, False)
-        assert told["accept_probability"] == 0.0
-        assert told["neighborhood_accept_probability"] == 0.5
-
-
 REASONS = {
     "queue_full": ({"queue_limit": 1}, None, {}),
     "too_late": ({"service_s": 5.0}, None, {"deadline_s": 1.0}),
@@ -200,17 +134,3 @@ def test_all_decisions_about_a_request_are_kept_in_order(story):
     records = node.machine.decider.log.of("r3")
     assert [record.outcome for record in records] == ["forwarded", "forwarded", "kept"]
     assert [record.eligible for record in records] == [(True, True), (True, False), (False, False)]
-
-
-def test_the_log_forgets_the_oldest(story):
-    """A ring of the size given, however long the cluster runs: each request here takes two places,
-    for the decision and for how it ended."""
-    node = story(records_max=8)
-    for ref in range(100):
-        node.arrive(ref)
-        node.tell(ev.Cancelled(ref))
-    log = node.machine.decider.log
-    assert len(log) == 8
-    assert log.of("r95") == []
-    assert len(log.of("r96")) == 1
-    assert len(History(0)) == 0

@@ -64,18 +64,6 @@ def test_successes_and_rejections_free_it_at_once(story):
     assert node.ledger == {"home.accepted": 50, "home.failed": 50}
 
 
-def test_a_stuck_server_that_fails_cools_too(story):
-    """Its request was cancelled before; nothing is learned from what was stopped."""
-    node = story(service_s=0.25)
-    node.arrive(1)
-    node.tell(ev.Cancelled(1))
-    fail(node, 1, 0.1, 0.1)
-    assert (busy(node), len(node.machine.servers.stuck)) == (1, 0)
-    assert node.machine.health.failed_share(0.1) == 0.0
-    node.wake(0.25)
-    assert busy(node) == 0
-
-
 @pytest.mark.parametrize("service_s", [0.1, 1.0, 30.0, 600.0])
 def test_however_long_services_take_four_failures_in_a_row_are_enough(story, service_s):
     """They come as far apart as successes would: each occupies the one server for as long."""
@@ -101,18 +89,6 @@ def test_own_work_that_was_not_run_goes_to_a_neighbor(story):
     node.arrive(1)
     assert forwards(not_run(node, 1)) == [(1, 0)]
     assert node.ledger == {"home.accepted": 1, "home.away": 1}
-
-
-def test_without_a_neighbor_it_is_tried_again_here_no_faster_than_services_are(story):
-    """One server, alone: at most one attempt for each usual service time."""
-    node = story(neighbors=(), service_s=0.25)
-    node.arrive(1)
-    now_s, attempts = 0.0, 1
-    while now_s < 10.0:
-        assert starts(not_run(node, 1, now_s, service_s=0.0)) == []
-        now_s = node.machine.servers.next_s
-        attempts += len(starts(node.wake(now_s)))
-    assert attempts <= 1 + 10.0 / 0.25
 
 
 @pytest.mark.parametrize("servers", [1, 2, 50])
@@ -147,61 +123,6 @@ def test_work_that_neighbors_sent_goes_back_to_them(story):
     assert node.machine.held.request_bytes == 0
 
 
-def test_another_neighbor_may_take_it_first(story):
-    """One that has not had it. If that refuses too it is tried here once more, and goes back."""
-    node = story()
-    node.hear(0, 1)
-    node.arrive(1, path=("b",))
-    assert forwards(not_run(node, 1)) == [(1, 1)]
-    assert starts(node.tell(ev.ForwardRefused(1))) == [1]
-    assert refusals(not_run(node, 1)) == [(1, 0, Refusal.DEGRADED)]
-    assert node.ledger == BACK
-
-
-def test_what_may_have_run_elsewhere_does_not_go_back(story):
-    """It was lost at c: b would take a refusal for a promise that it has not run."""
-    node = story(service_s=0.25)
-    node.hear(0, 1)
-    node.arrive(9)
-    assert forwards(node.arrive(1, path=("b",), away=True)) == []
-    node.tell(ev.ServersDown())
-    assert node.machine.register.away == 1
-    node.tell(ev.ServersUp())
-    node.tell(ev.ForwardLost(1))
-    assert refusals(not_run(node, 9)) == []
-    node.wake(1.0)
-    commands = not_run(node, 1, 1.0)
-    assert refusals(commands) == []
-    assert 1 in node.machine.register.visits
-
-
-def test_a_cancel_that_crosses_its_return_harms_nothing(story):
-    """The neighbor asked to cancel what just went back to it."""
-    node = story(neighbors=("b",))
-    node.hear(0)
-    node.arrive(1, path=("b",))
-    not_run(node, 1)
-    assert node.tell(ev.CancelAsked(1)) == []
-    assert node.tell(ev.Cancelled(1)) == []
-
-
-def test_a_cancelled_one_that_comes_back_ends_as_cancelled(story):
-    node = story(neighbors=("b",))
-    node.hear(0)
-    node.arrive(1)
-    not_run(node, 1)
-    assert only(node.tell(ev.CancelAsked(1)), ev.AskCancel)
-    (reply,) = only(node.tell(ev.ForwardRefused(1)), ev.Reply)
-    assert reply.answer.outcome is Outcome.CANCELLED
-
-
-def test_what_is_too_late_by_then_expires(story):
-    node = story(neighbors=())
-    node.arrive(1, deadline_s=1.0)
-    (reply,) = only(not_run(node, 1, 1.0), ev.Reply)
-    assert reply.answer.outcome is Outcome.EXPIRED
-
-
 # --- rest: left alone until Retry-After -------------------------------------------------------
 
 
@@ -223,27 +144,6 @@ def test_nothing_starts_until_retry_after(story, asked_s, rests_s):
     assert not node.machine.servers.resting
 
 
-def test_the_later_instant_counts(story):
-    """Of two answers of one upstream that cross."""
-    node = story(neighbors=(), servers=2)
-    node.arrive(1)
-    node.arrive(2)
-    assert reports(not_run(node, 1, 0.0, retry_after_s=5.0))
-    not_run(node, 2, 0.0, retry_after_s=1.0)
-    node.wake(1.0)
-    assert node.machine.servers.resting
-    node.wake(5.0)
-    assert not node.machine.servers.resting
-
-
-def test_servers_that_are_there_again_have_not_asked_for_rest(story):
-    """What waits starts at once, not when the rest that those before them asked for would end."""
-    node = story(neighbors=())
-    node.arrive(1)
-    not_run(node, 1, 0.0, retry_after_s=30.0)
-    assert starts(node.tell(ev.ServersUp(), 1.0))
-
-
 def test_while_it_rests_neighbors_get_what_waits_and_what_they_sent(story):
     node = story(neighbors=("b",), servers=1)
     node.arrive(1)
@@ -256,15 +156,6 @@ def test_while_it_rests_neighbors_get_what_waits_and_what_they_sent(story):
     (refused,) = refusals(node.arrive(4, path=("b",)))
     assert refused == (4, 0, Refusal.DEGRADED)
     assert node.ledger == {"home.accepted": 2, "home.away": 2, **BACK}
-
-
-def test_what_cannot_wait_for_it_expires_in_time(story):
-    node = story(neighbors=())
-    node.arrive(1, deadline_s=2.0)
-    not_run(node, 1, 0.0, retry_after_s=5.0)
-    (reply,) = only(node.wake(2.0), ev.Reply)
-    assert reply.answer.outcome is Outcome.EXPIRED
-    assert node.machine.queue_length == 0
 
 
 def test_refusals_say_when_the_rest_is_over(story):
@@ -411,40 +302,3 @@ def test_offers_of_what_waits_are_bounded_for_each_report(story):
         node.arrive(ref)
     not_run(node, 0, retry_after_s=5.0)
     assert len(forwards(node.hear(0))) == OFFERS_MAX
-
-
-def test_isolated_clusters_do_all_by_themselves(story):
-    """Degraded or resting: nothing is forwarded, all is tried here, in the end."""
-    node = story(policy="isolated")
-    node.hear(0, 1)
-    degrade(node)
-    node.wake(1.0)
-    assert starts(node.arrive(1, 1.0)) == [1]
-    commands = not_run(node, 1, 1.0, retry_after_s=1.0)
-    assert forwards(commands) == []
-    assert starts(node.wake(2.0)) == [1]
-
-
-def test_a_drain_while_degraded_loses_nothing(story):
-    """What waits leaves where a neighbor accepts; the rest is done here."""
-    node = story(neighbors=("b",))
-    degrade(node)
-    node.wake(1.0)
-    node.fill(1, 2, 3)
-    node.tell(ev.Drain())
-    assert refusals(node.arrive(4)) == [(4, ev.HOME, Refusal.DRAINING)]
-    assert sorted(forwards(node.hear(0))) == [(2, 0), (3, 0)]
-    assert starts(node.tell(ev.ForwardRefused(2))) == []
-    node.end(1)
-    assert node.machine.register.visits[2].state.name == "RUNNING"
-
-
-@pytest.mark.parametrize("how", [ev.ServersDown(), None], ids=["down", "resting"])
-def test_what_neighbors_sent_goes_back_also_while_draining(story, how):
-    """Nothing here will serve it soon: they can do better."""
-    node = story(neighbors=("b",))
-    node.arrive(1)
-    node.arrive(2, path=("b",))
-    node.tell(ev.Drain())
-    commands = not_run(node, 1, retry_after_s=30.0) if how is None else node.tell(how)
-    assert refusals(commands) == [(2, 0, Refusal.DEGRADED)]

@@ -82,14 +82,6 @@ def test_a_foreign_request_is_relayed_onward_and_its_answer_passed_back(story):
     assert node.ledger["foreign.answered"] == node.ledger["foreign.received"] == 1
 
 
-def test_a_foreign_request_is_never_sent_back_to_where_it_was(story):
-    """Both neighbors are on its path already: it stays."""
-    node = story()
-    node.hear(0, 1)
-    node.fill(1, 2)
-    assert node.arrive(3, away=True, path=("c", "b")) == [ev.Accepted(3)]
-
-
 def test_a_refused_forward_is_decided_again_without_that_neighbor(story):
     """First c is full, then b is: each is asked once, then the request joins the own queue. The
     time lost on the ways counts as network."""
@@ -108,28 +100,6 @@ def test_a_refused_forward_is_decided_again_without_that_neighbor(story):
     assert reply.answer == Answer(
         Outcome.DONE, ("a",), queued_s=1.25, network_s=0.75, service_s=1.0
     )
-
-
-def test_a_refused_forward_starts_at_once_if_a_server_has_come_free(story):
-    """Meanwhile the queue here has emptied."""
-    node = story()
-    node.hear(0, 1)
-    node.fill(1, 2)
-    node.arrive(3, away=True)
-    node.end(1)
-    node.end(2)
-    assert node.tell(ev.ForwardRefused(3), 1.0) == [node.start(3, 1.0)]
-
-
-def test_a_refusal_that_comes_back_after_the_deadline_ends_the_request(story):
-    """No alarm had rung yet. Nothing is recalled from a neighbor that has nothing, and the time
-    away is counted once."""
-    node = story()
-    node.hear(0, 1)
-    node.fill(1, 2)
-    node.arrive(3, away=True, deadline_s=1.0)
-    expired = Answer(Outcome.EXPIRED, ("a",), network_s=1.0)
-    assert node.tell(ev.ForwardRefused(3), 1.0) == [ev.Reply(3, ev.HOME, expired, 0.0)]
 
 
 def test_a_keyed_request_whose_neighbor_dies_is_decided_again(story):
@@ -197,44 +167,12 @@ def test_a_deadline_while_away_recalls_the_request(story):
     assert node.ledger["home.expired"] == 1
 
 
-def test_a_cancel_while_away_recalls_the_request(story):
-    """A client hangs up: the cancellation follows the request, along its path."""
-    node = story()
-    node.hear(0, 1)
-    node.fill(1, 2)
-    node.arrive(3, away=True, path=("b",))
-    cancelled = Answer(Outcome.CANCELLED, ("b", "a"), network_s=0.5)
-    assert node.tell(ev.Cancelled(3), 0.5) == [ev.Recall(3, 1), ev.Reply(3, 0, cancelled, 0.0)]
-    assert node.ledger["foreign.cancelled"] == 1
-    assert node.tell(ev.ForwardAnswered(3, Answer(Outcome.DONE, ()), 0.0, 0.0)) == []
-
-
-@pytest.mark.parametrize(("max_hops", "leaves"), [(0, False), (2, False), (3, True)])
-def test_a_used_up_hop_budget_keeps_the_request(story, max_hops, leaves):
-    """Two hops behind it: with a budget of two it stays, with three it goes on."""
-    node = story(max_hops=max_hops)
-    node.hear(0, 1)
-    node.fill(1, 2)
-    commands = node.arrive(3, away=True, path=("x", "b"))
-    assert [type(command) for command in commands] == [ev.Accepted, ev.Forward][: 1 + leaves]
-
-
 def test_a_full_cluster_forwards_what_clients_send(story):
     """Keeping is impossible: whatever the draw, the request leaves."""
     node = story(queue_limit=1)
     node.hear(0, 1)
     node.fill(1, 2)
     assert node.arrive(3) == [ev.Accepted(3), node.forward(3, 0)]
-
-
-def test_a_full_cluster_refuses_what_neighbors_send(story):
-    """The neighbor decides again, closer to home; a request does not wander for a place."""
-    node = story(queue_limit=1)
-    node.hear(0, 1)
-    node.fill(1, 2)
-    assert node.arrive(3, path=("b",)) == [ev.Refuse(3, 0, Refusal.QUEUE_FULL, 2 * 0.04)]
-    assert "foreign.received" not in node.ledger
-    assert [record.outcome for record in node.machine.decider.log.of("r3")] == ["refused"]
 
 
 def test_a_full_cluster_takes_back_what_was_refused_elsewhere(story):
@@ -271,39 +209,6 @@ def test_the_way_to_who_refused_counts_as_well(story):
     node.tell(ev.ForwardRefused(3), 0.5)
     (reply,) = node.tell(ev.ForwardAnswered(3, Answer(Outcome.DONE, ("a", "b")), 0.25, 0.0), 1.0)
     assert reply.answer.network_s == pytest.approx(0.75)
-
-
-def test_with_all_away_that_may_be_the_next_one_is_kept(story):
-    """Limit 2 and two away: however the draw falls, what comes now joins the queue."""
-    node = story(queue_limit=2)
-    node.hear(0, 1)
-    node.fill(1, 2)
-    assert node.arrive(3, away=True)[1] == node.forward(3, 1)
-    assert node.arrive(4, away=True)[1] == node.forward(4, 1)
-    assert node.arrive(5, away=True) == [ev.Accepted(5)]
-
-
-def test_neighbors_that_do_not_accept_are_left_out(story):
-    """Cluster c drains: all that leaves goes to b. Then b is full as well: all stays."""
-    node = story()
-    node.hear(0, 1)
-    node.hear(1, sequence=2, accepting=False)
-    node.fill(1, 2)
-    assert node.arrive(3, away=True)[1] == node.forward(3, 0)
-    node.hear(0, sequence=2, accepting=False)
-    assert node.arrive(4, away=True) == [ev.Accepted(4)]
-
-
-def test_with_nobody_known_everything_is_kept(story):
-    """Unknown is not idle: before the first reports, and after all links went down."""
-    node = story()
-    node.fill(1, 2)
-    assert node.arrive(3, away=True) == [ev.Accepted(3)]
-    node.hear(0, 1)
-    node.tell(ev.LinkDown(0))
-    node.tell(ev.LinkDown(1))
-    assert node.arrive(4, away=True) == [ev.Accepted(4)]
-    assert node.machine.neighborhood_accept_probability == node.machine.accept_probability
 
 
 def test_a_link_that_goes_down_leaves_forwards_to_their_own_fate(story):

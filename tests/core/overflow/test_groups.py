@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import count, pairwise
-
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.decisions import describe
 from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import Answer, Outcome
-from spillover.model.topology import Link, Topology
-from spillover.sim.engine.world import World
-from spillover.sim.overflow.federation import build_federation, request_of
 from support.typed_sites import Site, linked, only, plain, unlike
 
 TWO = {"llm": "big", "render": "small"}
@@ -43,14 +34,6 @@ def test_a_report_tells_of_each_group_that_is_served():
     a.hear("b", llm=0)
     report = only(ev.Publish, a.tell(ev.ReportAsked())).report
     assert told(report)["llm"].neighborhood_accept_probability == 1.0
-
-
-def test_a_plain_federation_tells_of_none():
-    """Nor does it keep more than one table."""
-    a = Site(linked(plain("a"), plain("b")))
-    assert only(ev.Publish, a.tell(ev.ReportAsked())).report.groups == ()
-    assert a.machine.groups.all == (a.machine.groups.only,)
-    assert a.machine.groups.only.neighbors is a.machine.neighbors
 
 
 def test_two_groups_do_not_see_each_others_load():
@@ -223,156 +206,6 @@ def test_in_place_of_what_comes_only_what_is_served_there_goes():
 
 
 # --- federations -----------------------------------------------------------------------------
-
-NAMES = ("x", "y", "z")
-
-
-@st.composite
-def topologies(draw):
-    """Chains or rings of clusters, each plain or with types on its own servers."""
-    clusters = []
-    for id_ in ("a", "b", "c", "d")[: draw(st.integers(1, 4))]:
-        fields = {"queue_limit": draw(st.sampled_from([0, 2, 1000]))}
-        if draw(st.integers(0, 3)) == 0:
-            clusters.append(plain(id_, draw(st.integers(1, 2)), **fields))
-            continue
-        servers = st.sets(st.sampled_from(["big", "mid", "small"]), min_size=1).map(sorted)
-        types = draw(st.dictionaries(st.sampled_from(NAMES), servers, min_size=1))
-        fields["on_block"] = draw(st.sampled_from(["overflow", "overflow", "queue", "refuse"]))
-        fields["discipline"] = draw(st.sampled_from(["ps", "fcfs"]))
-        fields["tokens"] = draw(st.integers(1, 3))
-        words = {type_: " ".join(of) for type_, of in types.items()}
-        clusters.append(unlike(id_, words, **fields))
-    ids = [cluster.id for cluster in clusters]
-    pairs = list(pairwise(ids)) + ([(ids[-1], ids[0])] if len(ids) > 2 else [])
-    return Topology(
-        name="typed",
-        clusters=tuple(clusters),
-        links=tuple(Link(between=pair, delay_ms=5.0) for pair in pairs),
-        policy=draw(st.sampled_from(["paper", "adaptive", "two-choice", "isolated"])),
-        max_hops=draw(st.sampled_from([0, 1, 16])),
-    )
-
-
-def serves(cluster, type_):
-    return cluster.pool is None or type_ in {each.id for each in cluster.pool.types}
-
-
-class Checked:
-    """All clusters of a topology in virtual time, looked at after each event."""
-
-    def __init__(self, topology):
-        self.topology = topology
-        self.world = World()
-        self.clusters = build_federation(topology, self.world, 1)
-        self.ended = {}
-        self.starts = 0
-        for cluster in self.clusters.values():
-            self._watch(cluster)
-
-    def _watch(self, cluster):
-        handle, spec = cluster.machine.handle, self.topology.cluster(cluster.id)
-
-        def watched(event, now_s):
-            if isinstance(event, ev.Arrived) and event.request.path:
-                assert serves(spec, event.request.type), "handed to who does not serve it"
-            commands = handle(event, now_s)
-            cluster.machine.check()
-            for command in commands:
-                if isinstance(command, ev.Start):
-                    self._check_start(spec, command)
-            return commands
-
-        cluster.machine.handle = watched
-
-    def _check_start(self, spec, command):
-        self.starts += 1
-        type_ = command.request.type
-        assert serves(spec, type_)
-        if spec.pool is not None:
-            server = spec.pool.servers[command.server].id
-            (joins,) = [each.classes for each in spec.pool.types if each.id == type_]
-            assert any(server in each.servers for each in spec.pool.classes if each.id in joins)
-
-    def until(self, ended, end_s):
-        """Run until so many requests have ended, or this instant."""
-        self.world.run(lambda: len(self.ended) >= ended or self.world.now_s > end_s)
-
-    def submit(self, number, cluster, type_, service_s, deadline_s):
-        request = request_of(number, None, service_s, type_)
-
-        def end(settled):
-            assert number not in self.ended
-            self.ended[number] = settled
-
-        self.clusters[cluster].submit(request, self.world.now_s + deadline_s, end, end)
-
-
-steps = st.lists(
-    st.tuples(
-        st.floats(0.0, 0.05),
-        st.integers(0, 3),
-        st.sampled_from([*NAMES, *NAMES, *NAMES, "w", "down", "up", "out", "in", "limit"]),
-        st.sampled_from([0.01, 0.1, 0.3]),
-        st.sampled_from([0.2, 30.0, 30.0]),
-    ),
-    max_size=60,
-)
-
-
-@settings(deadline=None)
-@given(topologies(), steps)
-def test_every_request_ends_once_where_its_type_is_served(topology, steps):
-    """Whatever comes and goes: the ledgers balance, no job reaches a cluster that does not serve
-    its type or waits beside a token for it, and each has one end."""
-    run, at_s, numbers = Checked(topology), 0.0, count(1)
-    ids, submitted = topology.cluster_ids, []
-
-    def happen(cluster, what, service_s, deadline_s):
-        if what in (*NAMES, "w"):
-            submitted.append(number := next(numbers))
-            run.submit(number, cluster, what, service_s, deadline_s)
-        elif (pool := topology.cluster(cluster).pool) is not None:
-            run.clusters[cluster].feed(changes(pool, what, service_s))
-
-    for pause_s, place, what, service_s, deadline_s in steps:
-        at_s += pause_s
-        cluster = ids[place % len(ids)]
-        run.world.at(at_s, happen, cluster, what, service_s, deadline_s)
-    run.until(len([step for step in steps if step[2] in (*NAMES, "w")]), at_s + 70.0)
-    assert set(run.ended) == set(submitted)
-    for cluster in run.clusters.values():
-        assert not cluster.machine.register.visits
-        assert cluster.machine.ledger.imbalance() == 0
-
-
-def changes(pool, what, number):
-    """The event of this word, about the pool's first server or class, or its last."""
-    place = 0 if number < 0.2 else len(pool.servers) - 1
-    if what == "down":
-        return ev.ServersDown(place)
-    if what == "up":
-        return ev.ServersUp(place)
-    if what == "limit":
-        return ev.TokensSet({pool.classes[0].id: place + 1}, {})
-    return ev.TokensSet({}, {pool.servers[place].id: what == "in"})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", ["paper", "adaptive"])
-def test_a_burst_of_one_type_uses_only_who_serves_it(policy):
-    """And jobs of the other type do not notice."""
-    topology = linked(unlike("a", TWO), unlike("b", TWO), unlike("c", {"else": "x"}), policy=policy)
-    run = Checked(topology)
-    for number in range(200):
-        run.world.at(0.1 + number * 0.002, run.submit, number, "a", "llm", 0.02, 30.0)
-        run.world.at(0.1 + number * 0.03, run.submit, 1000 + number, "a", "render", 0.02, 30.0)
-    run.until(400, 60.0)
-    ends = run.ended
-    assert len(ends) == 400
-    assert all(answer.outcome is Outcome.DONE for answer in ends.values())
-    assert {ends[number].path[-1] for number in range(200)} == {"a", "b"}
-    assert max(ends[1000 + number].total_s for number in range(200)) < 0.021
 
 
 def test_a_report_that_is_old_or_of_another_life_is_that_for_all_groups():

@@ -33,7 +33,7 @@ from spillover.core.overflow.health import (
 )
 from spillover.core.overflow.standing import FAILS_EVERYWHERE
 from spillover.core.share import SHARE_FORGET_S, Share
-from spillover.policy.overflow.degradation import RUN_MAX, RUN_MIN
+from spillover.policy.overflow.degradation import RUN_MIN
 
 
 def ended(health, now_s, failed, **how):
@@ -79,15 +79,6 @@ def test_two_failures_at_the_start_and_four_later():
     assert fresh.changes == old.changes == 1
 
 
-@given(st.lists(st.booleans(), max_size=300))
-def test_what_fails_everywhere_degrades_nobody(failures):
-    """Neither by the share of its origin, nor where neighbors fail the own clients' work."""
-    health = proven()
-    for failed in failures:
-        assert not ended(health, 0.0, failed, usual=1.0)
-    assert health.state == WELL
-
-
 def test_nothing_is_forgotten_while_nothing_is_tried():
     """What runs the work has asked to be left alone for a minute, and after it for another one."""
     health = proven()
@@ -110,15 +101,6 @@ def test_failures_of_slow_work_add_up_over_a_longer_time(service_s, falls):
     health = proven()
     changed = [ended(health, 60.0 * k, True, service_s=service_s) for k in range(6)]
     assert any(changed) == falls
-
-
-def test_a_clock_that_stands_still_or_goes_back_harms_nothing():
-    """Events of one instant, and one that is handed in late."""
-    health = proven(10.0)
-    ended(health, 9.0, True)
-    ended(health, 9.0, True)
-    health.tick(8.0)
-    assert 0.0 <= health.failed_share(8.0) <= 1.0
 
 
 # --- what is tried meanwhile ------------------------------------------------------------------
@@ -260,17 +242,6 @@ def test_few_successes_end_it_where_all_failed_and_more_after_a_relapse():
     assert recover(health, 2.0 + RELAPSE_S) == RUN_MIN
 
 
-@given(st.lists(st.booleans(), min_size=1, max_size=300))
-def test_it_always_ends_after_so_many_successes(failures):
-    """Never after fewer than RUN_MIN, whatever came before."""
-    health = degraded()
-    for failed in failures:
-        ended(health, 0.5, failed)
-    if health.degraded:
-        ended(health, 0.5, True)
-        assert RUN_MIN <= recover(health, 1.0) <= RUN_MAX
-
-
 @given(st.lists(st.floats(0.0, 3 * SLOW_START_S), min_size=2))
 def test_a_slow_start_only_grows(after_s):
     """From SLOW_START_SHARE to 1 within SLOW_START_S."""
@@ -299,16 +270,6 @@ def test_a_share_is_one_and_fades(ends):
         assert 0.0 <= share.at(now_s) <= 1.0
     assert share.at(now_s + SHARE_FORGET_S) == pytest.approx(share.at(now_s) / 2)
     assert (share.last > 0.0) == (share.at(now_s) > 0.0)
-
-
-def test_a_share_fades_whatever_comes_next():
-    """What failed in the morning weighs no more at noon for one more end of work then."""
-    share = Share()
-    for _ in range(30):
-        share.add(0.0, failed=True)
-    noon_s = 8 * SHARE_FORGET_S
-    share.add(noon_s, failed=False)
-    assert share.at(noon_s) < 2**-7
 
 
 def test_a_share_that_is_next_to_nothing_is_none():

@@ -62,19 +62,6 @@ def test_a_request_that_had_a_hard_time(story):
     assert (lines[-1]["queued_ms"], lines[-1]["network_ms"]) == (1500.0, 500.0)
 
 
-def test_a_request_of_which_nobody_knows(story):
-    """Without a key it is lost for good, and the problem says with whom."""
-    node = story()
-    node.hear(0, 1)
-    node.fill(1, 2)
-    node.arrive(3, away=True, keyed=False)
-    node.tell(ev.ForwardLost(3), 1.0)
-    lost, ended = told(node, 3)[1:]
-    assert (lost["event"], lost["neighbor"]) == ("lost_at", "c")
-    assert ended["outcome"] == "unknown"
-    assert "cluster c was lost" in ended["problem"]
-
-
 def test_a_request_that_was_cancelled_elsewhere(story):
     """Asked at the neighbor once; its answer ends the story."""
     node = story()
@@ -100,20 +87,6 @@ def test_what_an_upstream_said_no_to(story, outcome):
     ended = told(node, 1)[-1]
     assert (ended["outcome"], ended["upstream_status"]) == (outcome.value, 418)
     assert "upstream_status" not in told(node, 2)[-1]
-
-
-def test_a_refused_request_has_a_story_too(story):
-    """It was never accepted; why is on record all the same."""
-    node = story(queue_limit=0)
-    node.fill(1)
-    node.arrive(2)
-    (line,) = told(node, 2)
-    assert (line["event"], line["outcome"], line["may_keep"]) == ("decided", "refused", False)
-
-
-def test_an_unknown_request_has_no_story(story):
-    """Nothing is made up."""
-    assert told(story(), 77) == []
 
 
 @pytest.mark.parametrize("limit", [0, 1, 7])

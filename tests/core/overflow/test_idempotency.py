@@ -21,6 +21,7 @@ from spillover.core.overflow.idempotency import (
     IdempotencyTable,
 )
 from spillover.model.request import Answer, Outcome, Request
+from support.few import examples
 
 TTL_S = 10.0
 
@@ -179,34 +180,7 @@ class NamesUnderTest(RuleBasedStateMachine):
 
 
 TestNamesUnderTest = NamesUnderTest.TestCase
-TestNamesUnderTest.settings = settings(stateful_step_count=50)
-
-
-def test_the_same_name_finds_the_first_entry_while_it_is_under_way_and_for_a_while_after():
-    """To the very instant: an answer that ended at 5 is known until 15, not at 15."""
-    names = IdempotencyTable(TTL_S, 10, 10**6)
-    entry = entry_of("k")
-    names.open(entry)
-    assert names.find("k", 1000.0) is entry, "however long it takes"
-    names.settle(entry, answer_of(), 5.0)
-    assert names.find("k", 14.999) is entry
-    assert names.find("k", 15.0) is None
-    assert names.find("other", 5.0) is None
-
-
-def test_an_answer_too_large_to_keep_is_given_and_forgotten():
-    """It reaches those who wait; who asks later meets an unknown name."""
-    names = IdempotencyTable(TTL_S, 10, 4 * ENTRY_BYTES)
-    small, large = entry_of("small"), entry_of("large", asynchronous=True)
-    for entry in (small, large):
-        names.open(entry)
-    names.settle(small, answer_of(), 0.0)
-    names.settle(large, answer_of(4 * ENTRY_BYTES), 0.0)
-    assert large.answer is not None
-    assert (len(names), names.unfetched) == (0, 0)
-    names.fetch(large)
-    assert names.unfetched == 0
-    names.check()
+TestNamesUnderTest.settings = settings(max_examples=examples(120), stateful_step_count=50)
 
 
 def test_what_was_given_to_its_client_is_kept_to_be_asked_about():
@@ -226,35 +200,6 @@ def test_what_was_given_to_its_client_is_kept_to_be_asked_about():
     assert names.find("n50", 1.0) is not None
 
 
-@pytest.mark.parametrize("ended", [False, True])
-def test_a_refused_name_is_new_again(ended):
-    """A refusal is not remembered, even where an older entry of that name has just gone."""
-    names = IdempotencyTable(TTL_S, 10, 10**6)
-    if ended:
-        old = entry_of("k")
-        names.open(old)
-        names.settle(old, answer_of(), 0.0)
-    entry = entry_of("k", 2)
-    names.open(entry)
-    names.withdraw(entry)
-    assert names.find("k", TTL_S) is None
-    names.expire(TTL_S)
-    assert len(names) == 0
-    names.check()
-
-
-@pytest.mark.slow
-def test_a_long_run_of_names_leaves_only_the_window():
-    """A hundred thousand keyed requests, a thousand remembered."""
-    names = IdempotencyTable(300.0, 1000, 10**9)
-    for number in range(100_000):
-        entry = entry_of(f"k{number}")
-        names.open(entry)
-        names.settle(entry, answer_of(), number / 100)
-    assert len(names) == 1000
-    names.check()
-
-
 def test_large_answers_without_a_name_go_earlier():
     """Their number alone would let ten thousand of any size pile up."""
     names = IdempotencyTable(TTL_S, 10, 1024)
@@ -268,92 +213,6 @@ def test_large_answers_without_a_name_go_earlier():
         *[False] * 3,
         *[True] * 3,
     ]
-
-
-@pytest.mark.parametrize("outcome", AGAIN)
-def test_what_failed_runs_again_in_the_same_place(outcome):
-    """The new run takes the old answer's place, its bytes and its claim to be fetched included; a
-    name that fails a thousand times pushes nobody out."""
-    names = IdempotencyTable(TTL_S, 2, 10**6)
-    other = entry_of("other")
-    names.open(other)
-    names.settle(other, answer_of(), 0.0)
-    for number in range(1000):
-        entry = entry_of("k", number, asynchronous=True)
-        names.open(entry)
-        names.accept(entry)
-        assert (names.find("k", 1.0), names.unfetched) == (entry, 0)
-        names.settle(entry, answer_of(10, outcome), 1.0)
-        assert entry.may_run_again
-        assert names.unfetched == 1
-        names.check()
-    assert names.find("other", 1.0) is other
-    assert len(names) == 2
-
-
-def test_a_run_that_is_refused_leaves_what_was_known_before():
-    """To be asked for, and to be fetched, for as long as it would have been kept anyway."""
-    names = IdempotencyTable(TTL_S, 10, 10**6)
-    failed = entry_of("k", asynchronous=True)
-    names.open(failed)
-    names.settle(failed, answer_of(outcome=Outcome.FAILED), 0.0)
-    again = entry_of("k", 2)
-    names.open(again)
-    assert names.find("k", 5.0) is again
-    names.withdraw(again)
-    assert names.find("k", 5.0) is failed
-    assert names.unfetched == 1
-    assert names.find("k", TTL_S) is None
-    names.expire(TTL_S)
-    names.check()
-    assert (len(names), names.unfetched) == (0, 0)
-
-
-@pytest.mark.parametrize("refused", [False, True])
-def test_an_answer_that_leaves_the_window_while_its_name_runs_again(refused):
-    """The run under way stays known; refused, there is nothing to go back to."""
-    names = IdempotencyTable(TTL_S, 1, 10**6)
-    failed, again, other = entry_of("k"), entry_of("k", 2), entry_of("other", 3)
-    names.open(failed)
-    names.settle(failed, answer_of(outcome=Outcome.EXPIRED), 0.0)
-    names.open(again)
-    names.open(other)
-    names.settle(other, answer_of(), 1.0)
-    assert names.find("k", 1.0) is again
-    if refused:
-        names.withdraw(again)
-        assert names.find("k", 1.0) is None
-    else:
-        names.settle(again, answer_of(), 2.0)
-        assert names.find("k", 2.0) is again
-        assert names.find("other", 2.0) is None
-    names.check()
-
-
-def test_what_clients_have_been_given_makes_room_first():
-    """A repeat of the others would run again; and all of it goes where there is no room at all."""
-    table = IdempotencyTable(60.0, 100, 1 << 30)
-    for name, keyed in (("kept", True), ("given", False), ("last", False)):
-        request = Request(name, keyed=keyed, work=None)
-        entry = IdempotencyRecord(request, 1, b"f" if keyed else None, asynchronous=False)
-        table.open(entry)
-        table.settle(entry, Answer(Outcome.DONE, ("a",), None, None), 0.0)
-    whole = table.kept_bytes
-    table.make_room(whole - 1)
-    assert table.kept_bytes < whole
-    assert [table.find(n, 1.0) is not None for n in ("kept", "given", "last")] == [
-        True,
-        False,
-        True,
-    ]
-    table.make_room(whole // 3)
-    assert [table.find(n, 1.0) is not None for n in ("kept", "given", "last")] == [
-        True,
-        False,
-        False,
-    ]
-    table.make_room(-1)
-    assert (table.kept_bytes, len(table)) == (0, 0)
 
 
 def test_answers_that_are_dropped_before_anybody_has_come_for_them_are_counted_by_why():

@@ -202,24 +202,6 @@ class LinkToSeveralNodes(LinkUnderTest):
 TestLinkToSeveralNodes = LinkToSeveralNodes.TestCase
 
 
-def test_pauses_before_a_stream_grow_until_one_has_spoken():
-    """From at most 0.05 s to at most 1 s, each drawn anew."""
-    machine = link.LinkMachine(0, Random(1))
-    longest, now_s = [], 0.0
-    for _ in range(12):
-        machine.handle(link.StreamBegun(), now_s)
-        machine.handle(link.StreamEnded(), now_s)
-        longest.append(machine.next_deadline() - now_s)
-        now_s = machine.next_deadline()
-        assert machine.handle(ev.TimerFired(), now_s) == [link.OpenStream()]
-    assert longest[0] <= 0.05
-    assert 0.4 <= max(longest) <= 1.0
-    machine.handle(link.StreamBegun(), now_s)
-    machine.handle(link.StreamHeard(), now_s)
-    machine.handle(link.StreamEnded(), now_s)
-    assert machine.next_deadline() <= now_s + 0.05
-
-
 def test_a_slow_link_may_be_silent_for_longer():
     """By the way there and back."""
     assert link.LinkMachine.silence_s(0.0) == 2.5

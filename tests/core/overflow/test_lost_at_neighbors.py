@@ -8,7 +8,7 @@ import pytest
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.neighbor import FREE_TRIAL_PAUSE_S, TRIAL_PAUSE_S
-from spillover.model.request import DONE, Answer, Outcome
+from spillover.model.request import DONE, Answer
 from support.failing_cluster import forwards, only
 
 SERVICE_S = 0.1
@@ -258,32 +258,6 @@ def test_a_neighbor_that_died_with_work_is_given_as_much_in_its_next_life(busy):
         node.tell(ev.ForwardLost(ref), 1.1)
     assert not avoided(node)
     assert [forward(node, ref, 1.1, size_bytes=1000) for ref in (20, 21)] == [1, 1]
-
-
-def test_outcome_of_a_hung_one_is_told_once(busy):
-    """It is late, then lost, or answered after all: one failure."""
-    node = busy()
-    report(node, 0.0)
-    for ref in range(3):
-        assert forward(node, ref, 0.0, keyed=False, deadline_s=1e9) == 1
-    live(node, 0.0, LATE_S)
-    for ref in range(3):
-        (reply,) = only(node.tell(ev.ForwardLost(ref), LATE_S), ev.Reply)
-        assert reply.answer.outcome is Outcome.UNKNOWN
-    assert not avoided(node)
-    assert node.machine.neighbors.by_handle[1].away.missed == 3
-
-
-def test_three_that_never_come_back_do_not_keep_it_from_being_judged(busy):
-    node = busy()
-    report(node, 0.0)
-    for ref in range(3):
-        assert forward(node, ref, 0.0, keyed=False, deadline_s=1e9) == 1
-    live(node, 0.0, LATE_S)
-    for ref in range(3, 5):
-        assert forward(node, ref, LATE_S, keyed=False, deadline_s=1e9) == 1
-    live(node, LATE_S, 2.0 * LATE_S)
-    assert avoided(node)
 
 
 def test_what_swallows_large_ones_is_given_small_ones(busy):

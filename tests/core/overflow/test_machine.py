@@ -27,6 +27,7 @@ from spillover.model.load import LoadNow, LoadReport
 from spillover.model.request import Answer, Outcome, Refusal, Request
 from spillover.policy.overflow.choosers import BY_LOAD, CHOOSERS
 from spillover.policy.overflow.ramp import RAMP_S, ramp_limit
+from support.few import examples
 
 ANSWER_S = 3.0
 """Six times the longest way here: who has been asked for work has answered by then."""
@@ -1011,4 +1012,4 @@ class ClusterUnderTest(RuleBasedStateMachine):
 
 
 TestClusterUnderTest = ClusterUnderTest.TestCase
-TestClusterUnderTest.settings = settings(stateful_step_count=60)
+TestClusterUnderTest.settings = settings(max_examples=examples(120), stateful_step_count=60)

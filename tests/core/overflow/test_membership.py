@@ -7,7 +7,7 @@ import pytest
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.neighbors import NEIGHBORS_MAX
 from spillover.model.load import LoadReport
-from spillover.model.request import Answer, Outcome
+from spillover.model.request import Outcome
 from support.loads import neighbors_of
 
 D = 2
@@ -36,16 +36,6 @@ def test_one_that_joins_is_unknown_until_it_reports_and_then_gets_work(story):
     assert known.loads.delays_s == (0.0, 0.0, 0.25)
 
 
-@pytest.mark.parametrize("cluster", ["a", "b"])
-def test_who_cannot_join_is_told_why(story, cluster):
-    """The cluster itself, and one that is there: nothing changes."""
-    node = story()
-    (refused,) = node.tell(ev.Join(cluster, 0.0))
-    assert refused == ev.JoinRefused(cluster, refused.reason)
-    assert f"cluster {cluster} is" in refused.reason
-    assert node.machine.neighbors.ids == ("b", "c")
-
-
 def test_there_are_only_so_many_neighbors():
     """One more is told so; where one leaves there is room again, under a handle that is new."""
     names = [f"n{number}" for number in range(NEIGHBORS_MAX)]
@@ -56,40 +46,6 @@ def test_there_are_only_so_many_neighbors():
     assert table.join("late", 0.0) == NEIGHBORS_MAX
     assert table.objection_to("later") is not None
     table.check()
-
-
-def test_one_that_leaves_gets_and_says_nothing_more(story):
-    """It is left out of R and of the reports at once, and what it still says is not heard."""
-    node = story()
-    node.hear(0, 1, near=0.5)
-    node.fill(1, 2)
-    assert node.machine.neighborhood_accept_probability == 1 - 0.5 * 0.5 * 0.5
-    assert node.part_from(1) == [ev.Disconnect(1)]
-    assert reported(node.tell(ev.ReportAsked())).hears == ("b",)
-    assert node.machine.neighborhood_accept_probability == 1 - 0.5 * 0.5
-    known = node.machine.neighbors.knowledge()
-    for said in (report(sequence=9), None):
-        assert node.tell(ev.ReportReceived(1, said)) == []
-    assert node.tell(ev.LinkDown(1)) == node.tell(ev.Part(1)) == []
-    assert node.machine.neighbors.knowledge() is known
-    assert node.arrive(3, away=True) == [ev.Accepted(3), node.forward(3, 0)]
-
-
-def test_positions_move_up_and_handles_stay(story):
-    """Once b has left, the policy sees c and d first and second, and commands name them as
-    before."""
-    node = story(neighbors=("b", "c", "d"))
-    node.hear(0, 1, 2)
-    node.part_from(0)
-    node.fill(1, 2)
-    node.draws.coming.append(0.7)
-    assert node.arrive(3) == [ev.Accepted(3), node.forward(3, 1)]
-    assert node.arrive(4, away=True) == [ev.Accepted(4), node.forward(4, 2)]
-    (first,), (second,) = (node.machine.decider.log.of(f"r{ref}") for ref in (3, 4))
-    assert (first.choice, second.choice) == (0, 1)
-    node.tell(ev.ForwardRefused(4))
-    (_, again) = node.machine.decider.log.of("r4")
-    assert again.eligible == (True, False), "d has refused it"
 
 
 def test_a_cluster_that_comes_back_is_another_neighbor(story):
@@ -145,32 +101,6 @@ def test_what_is_away_to_one_that_leaves_comes_back_as_its_link_says(story, keye
     assert [row["id"] for row in lines[2]["neighbors"]] == ["b"]
 
 
-def test_a_cancel_of_what_is_away_to_one_that_has_left(story):
-    """It is asked for there all the same; whether anybody can is the link's to know."""
-    node = story()
-    node.hear(0, 1)
-    node.fill(1, 2)
-    node.arrive(3, away=True)
-    node.part_from(1)
-    assert node.tell(ev.CancelAsked(3)) == [ev.AskCancel(3, 1)]
-    (reply,) = node.tell(ev.ForwardLost(3))
-    assert reply.answer.outcome is Outcome.CANCELLED
-    assert node.machine.decider.log.tell("r3")[1]["neighbor"] == "c"
-
-
-def test_an_answer_that_overtakes_the_end_of_its_link_counts(story):
-    """It is what came of the request; its neighbor is offered nothing more."""
-    node = story()
-    node.hear(0, 1)
-    node.fill(1, 2)
-    node.arrive(3, away=True)
-    node.part_from(1)
-    node.tell(ev.Drain())
-    answer = Answer(Outcome.DONE, ("a", "c"))
-    (reply,) = node.tell(ev.ForwardAnswered(3, answer, 0.0, 0.0))
-    assert reply.answer.outcome is Outcome.DONE
-
-
 def test_what_one_that_has_left_had_sent_is_answered(story):
     """Or given back, where work fails: to the handle under which it came, whoever has joined
     since."""
@@ -187,16 +117,3 @@ def test_what_one_that_has_left_had_sent_is_answered(story):
     assert (back.ref, back.origin) == (2, 1)
     assert node.machine.decider.log.tell("r2")[-1]["neighbor"] == "c"
     assert node.ledger == {"foreign.received": 2, "foreign.answered": 2}
-
-
-def test_silence_is_watched_of_those_that_are_there(story):
-    """One that has left does not become silent, one that has joined does."""
-    node = story()
-    node.hear(0, 1)
-    node.part_from(0)
-    node.tell(ev.Join("d", 0.0))
-    node.hear(D, now_s=0.5)
-    node.tell(ev.TimerFired(), 0.95)
-    assert node.machine.neighbors.known == [False, True]
-    node.tell(ev.TimerFired(), 1.45)
-    assert node.machine.neighbors.known == [False, False]

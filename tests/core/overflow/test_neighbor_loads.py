@@ -42,13 +42,6 @@ def told(table):
     return loads.ahead[0], loads.load[0], loads.told_s[0], known.accepting[0]
 
 
-def test_a_report_tells_all_of_it(table):
-    loads = table.knowledge().loads
-    assert told(table) == (3, 0.5, 0.0, True)
-    assert (loads.servers, loads.departure_s, loads.residual) == ((5,), (0.008,), (0.75,))
-    assert loads.period_s == 0.05
-
-
 def test_one_that_tells_no_load_is_taken_by_its_queue():
     """And is not asked for work."""
     table = neighbors_of("b")
@@ -150,14 +143,6 @@ def test_what_was_sent_is_counted_up_to_a_bound(table):
     for number in range(2 * SENDS_MAX):
         table.sent(0, 0.1 + number * 1e-6, 0)
     assert table.unreported() == (SENDS_MAX,)
-
-
-def test_one_that_has_left_tells_nothing(table):
-    table.leave(0)
-    before = table.knowledge()
-    table.heard_load(0, load(6), 0.25)
-    assert table.knowledge() is before
-    assert table.unreported() == ()
 
 
 def test_arrivals_are_told_as_a_share_of_what_the_cluster_can_do():

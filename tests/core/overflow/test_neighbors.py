@@ -22,34 +22,6 @@ def table():
     return neighbors_of("b")
 
 
-def test_before_the_first_report_a_neighbor_is_unknown(table):
-    """Neither alive nor eligible, and without an age; a mere sign of life does not change that."""
-    table.heard(0, None, 1.0)
-    (view,) = table.view(2.0)
-    assert (view.alive, view.age_s) == (False, None)
-    assert table.knowledge().accepting == (False,)
-
-
-def test_a_report_is_believed_and_ages(table):
-    """Its values are what policies see; its age counts from when it came."""
-    table.heard(0, report(1), 1.0)
-    known = table.knowledge()
-    assert (known.accept, *known.loads[:2]) == ((0.5,), (0.25,), (5,))
-    assert (known.known, known.accepting, known.reported_s) == ((True,), (True,), (1.0,))
-    (view,) = table.view(1.5)
-    assert (view.alive, view.age_s, view.queue_length) == (True, 0.5, 5)
-
-
-def test_heartbeats_alone_keep_a_neighbor_alive_while_its_report_ages(table):
-    """An old report only ages, as long as there are signs of life."""
-    table.heard(0, report(1), 0.0)
-    for beat in range(1, 40):
-        table.heard(0, None, beat / 4)
-        assert table.expire(beat / 4) == []
-    (view,) = table.view(9.75)
-    assert (view.alive, view.age_s) == (True, 9.75)
-
-
 @pytest.mark.parametrize("sequence", [1, 2])
 def test_stragglers_and_duplicates_are_signs_of_life_only(table, sequence):
     """A report that was overtaken, or came twice, does not change what is believed."""
@@ -148,35 +120,6 @@ def test_a_pause_of_the_cluster_itself_is_nobodys_silence():
     table.excuse(2.0)
     assert table.next_silence_s == math.inf
     table.check()
-
-
-def test_one_alarm_watches_all_neighbors():
-    """It rings for the earliest; those heard of since are given their time."""
-    table = neighbors_of("bc")
-    table.heard(0, report(1), 0.0)
-    table.heard(1, report(1), 0.5)
-    assert table.next_silence_s == 0.95
-    assert table.expire(0.95) == [0]
-    assert table.next_silence_s == 1.45
-    assert table.expire(1.45) == [1]
-
-
-def test_knowledge_is_one_object_until_something_changes(table):
-    """Records of decisions in between share it; what has been handed out never changes."""
-    table.heard(0, report(1), 0.0)
-    before = table.knowledge()
-    table.heard(0, None, 0.1)
-    assert table.knowledge() is before
-    for change in (
-        lambda: table.heard(0, report(2, accept=0.125), 0.2),
-        lambda: table.expire(9.0),
-        lambda: table.heard(0, None, 9.5),
-        lambda: table.lost(0),
-    ):
-        known, held = table.knowledge(), repr(table.knowledge())
-        change()
-        assert table.knowledge() is not known
-        assert repr(known) == held
 
 
 def test_the_first_report_falls_on_a_random_phase():

@@ -7,10 +7,6 @@ from spillover.core.overflow.events import Forward
 from spillover.model.request import Outcome, Refusal
 
 
-def kinds(commands):
-    return [type(command) for command in commands]
-
-
 def forwards(commands):
     return [(c.ref, c.neighbor) for c in commands if isinstance(c, Forward)]
 
@@ -50,16 +46,6 @@ def test_it_waits_no_longer_than_its_deadline(story):
     assert "nobody there" in reply.answer.problem, "its client hears why it took so long"
 
 
-def test_what_had_ended_before_only_frees_its_server(story):
-    """The request was cancelled; its server was stuck until now."""
-    node = story()
-    node.arrive(1)
-    node.tell(ev.Cancelled(1))
-    assert len(node.machine.servers.stuck) == 1
-    assert node.tell(ev.NotStarted(1, "nobody there")) == []
-    assert (node.machine.servers.busy, len(node.machine.servers.stuck)) == (0, 0)
-
-
 def test_a_neighbor_that_refused_is_offered_the_queue_again(story):
     """As long as nothing here serves it, at each report that says it accepts."""
     node = story()
@@ -73,18 +59,6 @@ def test_a_neighbor_that_refused_is_offered_the_queue_again(story):
     report = node.machine.neighbors.by_handle[0].report
     again = ev.ReportReceived(0, type(report)(1, 2, 1.0, 1.0, 0, 1, True, ("a",)))
     assert forwards(node.tell(again)) == [(2, 0)]
-
-
-def test_a_cancel_whose_holder_is_lost_says_what_is_not_known(story):
-    """It ends as cancelled, and is not decided again."""
-    node = story()
-    node.hear(0, 1)
-    node.fill(1, 2)
-    assert forwards(node.arrive(3, away=True)) == [(3, 1)]
-    assert kinds(node.tell(ev.CancelAsked(3))) == [ev.AskCancel]
-    (reply,) = node.tell(ev.ForwardLost(3))
-    assert reply.answer.outcome is Outcome.CANCELLED
-    assert "whether it ran is not known" in reply.answer.problem
 
 
 # --- refused with an answer that can be passed on -----------------------------------------------
@@ -114,15 +88,6 @@ def test_where_nobody_else_takes_it_the_refusal_is_the_answer(story):
     told = node.machine.decider.log.tell("r1")
     events = [record["event"] for record in told]
     assert events == ["decided", "not_started", "decided", "answer_began", "ended"]
-
-
-def test_a_neighbor_takes_it_and_its_answer_counts(story):
-    node = story()
-    node.hear(0)
-    node.arrive(1)
-    assert forwards(refused_with(node, 1)) == [(1, 0)]
-    (began,) = node.tell(ev.ResponseBegan(1, so_far=ev.SoFar(("a", "b"), 0.0, 0.0, 0.0)))
-    assert isinstance(began, ev.Began)
 
 
 def test_what_comes_back_refused_is_not_tried_here_again(story):

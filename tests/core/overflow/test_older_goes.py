@@ -105,19 +105,6 @@ def test_no_limit_of_the_queue_end_keeps_it_from_its_place(node, limits):
     assert started(a.end(1)) == [2]
 
 
-def test_it_starts_where_a_server_is_free_and_ends_where_it_is_late(node):
-    a = node()
-    a.fill(1)
-    a.arrive(2, deadline_s=0.1)
-    a.hear(B, **IDLE)
-    a.arrive(3, 0.01)
-    assert handed_on(a.tell(ev.ForwardRefused(3), 0.02)) == []
-    a.end(1)
-    assert started(a.tell(ev.ForwardRefused(2), 0.03)) == []
-    a.end(3)
-    assert a.machine.queue_length == 0
-
-
 def test_at_a_drain_it_is_offered_again(node):
     """Whatever it has waited: all is to leave."""
     a = node()
@@ -127,10 +114,3 @@ def test_at_a_drain_it_is_offered_again(node):
     a.hear(C, **IDLE)
     a.tell(ev.Drain())
     assert handed_on(a.tell(ev.ForwardRefused(2), 0.02)) == [(2, C)]
-
-
-def test_other_policies_hand_on_what_comes(story):
-    a = story(policy="two-choice")
-    a.fill(1, 2, 3)
-    a.hear(B, **IDLE)
-    assert handed_on(a.arrive(4, 0.01)) == [(4, B)]

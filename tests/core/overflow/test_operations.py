@@ -90,30 +90,6 @@ def test_a_lame_duck_is_cut_short_and_not_prolonged(story, second, over_s):
     assert (node.machine.lame_duck, node.machine.draining) == (False, False)
 
 
-def test_a_drained_cluster_has_nothing_away_and_nothing_stuck(story):
-    """Answers still to come, and handlers that cannot be stopped, hold the drain open."""
-    node = story()
-    node.fill(1, 2)
-    node.hear(0, 1)
-    node.tell(ev.Drain())
-    node.tell(ev.Cancelled(1))
-    node.tell(ev.ForwardAnswered(2, Answer(Outcome.DONE, ()), 0.0, 0.0))
-    assert not node.machine.drained
-    node.end(1)
-    assert node.machine.drained
-
-
-def test_what_neighbors_refuse_during_a_drain_is_finished_here(story):
-    """Accepted once, never refused: b and c are asked, then it waits here, beyond P = 0."""
-    node = story()
-    node.fill(1, 2)
-    node.hear(0, 1)
-    assert node.tell(ev.Drain())[1:] == [node.forward(2, 0)]
-    assert node.tell(ev.ForwardRefused(2)) == [node.forward(2, 1)]
-    assert node.tell(ev.ForwardRefused(2)) == []
-    assert node.end(1, 1.0)[1] == node.start(2, 1.0)
-
-
 LEAVING = [ev.Drain, ev.ServersDown]
 
 
@@ -138,17 +114,6 @@ def test_each_answer_of_a_neighbor_brings_the_next_request(story, event):
     assert node.machine.queue_length == 0
     answered = node.tell(ev.ForwardAnswered(25, Answer(Outcome.DONE, ("a", "b")), 0, 0))
     assert [type(command) for command in answered] == [ev.Reply]
-
-
-@pytest.mark.parametrize("event", LEAVING)
-def test_no_more_goes_to_a_neighbor_that_has_stopped_to_accept(story, event):
-    """Nor to one that refuses: it is asked again when it reports again."""
-    node = queue_at_one_that_leaves(story, event, waiting=40)
-    node.hear(0)
-    assert node.tell(ev.ForwardRefused(1)) == []
-    node.hear(0, sequence=2, accepting=False)
-    (reply,) = node.tell(ev.ForwardAnswered(2, Answer(Outcome.DONE, ("a", "b")), 0, 0))
-    assert isinstance(reply, ev.Reply)
 
 
 def went(commands):
@@ -178,29 +143,6 @@ def test_what_was_lost_goes_to_another_neighbor_at_once(story, event):
     assert went(node.tell(ev.ForwardLost(1))) == []
     assert went(node.hear(0, now_s=0.05, sequence=2)) == []
     assert went(node.hear(1, now_s=0.05)) == [(1, 1)]
-
-
-@pytest.mark.parametrize("event", LEAVING)
-def test_what_one_neighbor_lost_goes_at_once_to_one_that_refused_it_before(story, event):
-    node = queue_at_one_that_leaves(story, event, waiting=1)
-    assert went(node.hear(0)) == [(1, 0)]
-    assert went(node.tell(ev.ForwardRefused(1))) == []
-    assert went(node.hear(1, now_s=0.05)) == [(1, 1)]
-    assert went(node.tell(ev.ForwardLost(1))) == []
-    assert went(node.hear(1, now_s=0.06, sequence=2)) == []
-    assert went(node.hear(0, now_s=0.06, sequence=2)) == [(1, 0)]
-
-
-def test_who_stays_hands_on_nothing_for_an_answer(story):
-    """What waits where servers run waits for them."""
-    node = story()
-    node.hear(0)
-    node.fill(1, 2)
-    node.draws.coming.append(0.75)
-    assert node.arrive(3)[1] == node.forward(3, 0)
-    (reply,) = node.tell(ev.ForwardAnswered(3, Answer(Outcome.DONE, ("a", "b")), 0, 0))
-    assert isinstance(reply, ev.Reply)
-    assert node.machine.queue_length == 1
 
 
 def test_what_came_from_a_neighbor_does_not_stand_in_the_way(story):
@@ -238,28 +180,6 @@ def test_what_surely_never_ran(story):
     assert [ref for ref in range(8) if node.machine.surely_never_ran(ref)] == [2, 5]
     node.tell(ev.Cancelled(6))
     assert not node.machine._doubtful, "nothing is remembered of what has ended"
-
-
-def test_requests_do_not_count_themselves_as_waiting(story):
-    """At a drain the record of each decision shows the queue without the request itself."""
-    node = story()
-    node.fill(1, 2, 3)
-    node.tell(ev.Drain())
-    for ref in (2, 3):
-        record = node.machine.decider.log.of(f"r{ref}")[-1]
-        assert (record.queue_length, record.outcome, record.may_keep) == (1, "kept", False)
-
-
-def test_resume_accepts_again(story):
-    """And draining twice is draining once."""
-    node = story()
-    node.tell(ev.Drain())
-    node.tell(ev.Drain())
-    assert node.machine.accept_probability == 0.0
-    assert not node.machine.accepting
-    node.tell(ev.Resume())
-    assert node.machine.accept_probability == 1.0
-    assert node.arrive(1) == [ev.Accepted(1), node.start(1, 0.0)]
 
 
 def test_reports_tell_p_and_r_and_whether_to_come(story):
@@ -300,15 +220,6 @@ def test_between_rare_reports_there_are_signs_of_life(story):
     assert told.count(ev.Heartbeat) == 80
 
 
-def test_a_cluster_that_slept_does_not_make_up_for_it(story):
-    """After a pause of ten periods: one report, and the next at the old phase."""
-    node = story()
-    node.tell(ev.TimerFired(), 0.0)
-    commands = node.tell(ev.TimerFired(), 0.512)
-    assert [type(command) for command in commands] == [ev.Publish]
-    assert node.machine.next_deadline() == pytest.approx(0.55)
-
-
 def test_the_alarm_finds_out_who_fell_silent(story):
     """Neighbor b reports at 0, c goes on: at 0.95 b is unknown and no more is sent there."""
     node = story()
@@ -319,18 +230,3 @@ def test_the_alarm_finds_out_who_fell_silent(story):
     node.fill(1, 2)
     node.draws.coming.append(0.6)
     assert node.arrive(3)[1] == node.forward(3, 1)
-
-
-def test_clocks_that_step_back_a_little_do_no_harm(story):
-    """Instants of different timers arrive out of order: no cost becomes negative."""
-    node = story()
-    node.hear(0, 1)
-    node.fill(1)
-    node.arrive(2, 1.0)
-    node.arrive(3, 1.0, away=True)
-    (cancelled,) = node.tell(ev.Cancelled(2), 0.75)
-    assert cancelled.answer.queued_s == 0.0
-    assert node.wake(0.5) == []
-    node.tell(ev.ForwardRefused(3), 0.75)
-    (reply,) = node.tell(ev.Cancelled(3), 0.75)
-    assert reply.answer.network_s == 0.0

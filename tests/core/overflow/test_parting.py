@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.parting import PART_S_MAX, PART_S_MIN
 from spillover.model.load import LoadNow
@@ -44,18 +42,6 @@ def test_one_that_is_parted_from_is_given_nothing_and_is_heard(story):
     assert node.machine.neighbors.heard_now() == ("b", "c")
 
 
-def test_what_waits_is_not_offered_there_at_a_drain(story):
-    """Nor is it later, whatever that neighbor reports."""
-    node = story()
-    node.hear(B, C)
-    node.fill(1, 2, 3)
-    node.tell(ev.Part(C))
-    node.tell(ev.Part(B))
-    (told,) = node.tell(ev.Drain())
-    assert isinstance(told, ev.Publish)
-    assert node.hear(B, C, sequence=2) == []
-
-
 def test_no_work_is_asked_for_either_way(story):
     """A question that was under way is none any more; one from there is told that there is none."""
     node = story(policy="adaptive", servers=2)
@@ -82,40 +68,6 @@ def test_it_closes_soon_where_nothing_is_left(story):
     assert heard_till(node, PART_S_MIN + 0.1, B, C) == [ev.Disconnect(C)]
     assert node.machine.neighbors.ids == ("b",)
     assert heard_till(node, PART_S_MIN + 1.0, B) == []
-
-
-def test_it_closes_at_once_where_nothing_is_heard(story):
-    """Nothing is left, and nothing can come."""
-    node = story()
-    node.hear(B)
-    node.tell(ev.Part(C))
-    assert node.wake(0.1) == [ev.Disconnect(C)]
-
-
-def test_it_waits_for_what_is_away_there(story):
-    """As long as that takes; then it closes."""
-    node = story()
-    node.hear(B, C)
-    node.fill(1, 2)
-    node.arrive(3, away=True)
-    node.tell(ev.Part(C))
-    assert heard_till(node, 30.0, B, C) == []
-    (reply,) = node.tell(answered(3))
-    assert reply.answer.outcome is Outcome.DONE
-    assert heard_till(node, 30.5, B, C) == [ev.Disconnect(C)]
-
-
-def test_it_waits_for_what_came_from_there(story):
-    """Which is taken all the while, and answered."""
-    node = story()
-    node.hear(B, C)
-    node.tell(ev.Part(C))
-    accepted, start = node.arrive(1, path=("c",), origin=C, deadline_s=MANY_S)
-    assert (accepted, start) == (ev.Accepted(1), node.start(1, 0.0, MANY_S))
-    assert heard_till(node, 30.0, B, C) == []
-    (reply,) = node.end(1)
-    assert (reply.ref, reply.origin) == (1, C)
-    assert heard_till(node, 30.5, B, C) == [ev.Disconnect(C)]
 
 
 def test_it_waits_for_one_that_gives_its_queue_away(story):
@@ -169,31 +121,6 @@ def test_one_that_joins_again_stays(story):
     assert isinstance(refused, ev.JoinRefused)
 
 
-def test_one_that_fell_silent_and_joins_again_is_unknown(story):
-    """What it said before does not count before it gives a sign of life."""
-    node = story()
-    node.hear(B, C)
-    node.fill(1, 2)
-    node.arrive(3, away=True)
-    node.tell(ev.Part(C))
-    node.tell(ev.LinkDown(C))
-    node.tell(ev.Join("c", 0.0))
-    assert node.machine.neighbors.accepting == [True, False]
-
-
-def test_to_part_twice_or_from_nobody_changes_nothing(story):
-    """The first time counts; one that has left at once has left."""
-    node = story()
-    node.hear(B, C)
-    node.tell(ev.Part(C))
-    heard_till(node, 1.5, B, C)
-    assert node.tell(ev.Part(C)) == node.tell(ev.Part(7)) == []
-    assert heard_till(node, PART_S_MIN + 0.1, B, C) == [ev.Disconnect(C)]
-    assert node.part_from(B) == [ev.Disconnect(B)]
-    assert node.tell(ev.Part(B)) == []
-    assert node.wake(PART_S_MAX * 2) == []
-
-
 # --- a cluster that is removed --------------------------------------------------------------------
 
 
@@ -214,22 +141,6 @@ def test_one_that_is_removed_drains_and_then_parts_from_all(story):
     node.tell(answered(3))
     assert heard_till(node, 20.1, B, C) == [ev.Disconnect(B), ev.Disconnect(C)]
     assert node.machine.drained
-
-
-@pytest.mark.parametrize("drains", [True, False])
-def test_an_operator_does_not_undo_a_removal_nor_the_other_way(story, drains):
-    """Each has its own say."""
-    node = story()
-    node.tell(ev.Drain() if drains else ev.Resume())
-    node.tell(ev.Removed())
-    node.tell(ev.Resume())
-    assert node.machine.draining
-    node.tell(ev.Drain() if drains else ev.Resume())
-    node.tell(ev.Restored())
-    assert node.machine.draining == drains
-    node.tell(ev.Resume())
-    assert not node.machine.draining
-    assert node.wake(MANY_S) == []
 
 
 # --- other delays ---------------------------------------------------------------------------------

@@ -130,15 +130,6 @@ def test_any_request_from_it_sets_that_back(pulled):
     assert pauses_of(cluster, 1, 10.0)[0] < 1.6
 
 
-def test_nothing_from_one_that_was_not_asked_means_nothing():
-    """Or was given up: what comes late does not make the next pause longer."""
-    cluster = Idle(20)
-    cluster.had_nothing(0)
-    cluster.pulling.came(0, pulled=True)
-    assert cluster.ask() == [0]
-    assert cluster.pulling.coming == 1
-
-
 @pytest.mark.parametrize(("delay_s", "answer_s"), [(WAY_S, ANSWER_S_MIN), (0.5, 3.0)])
 def test_no_answer_counts_as_nothing(delay_s, answer_s):
     """After 1 s, over long links after six ways; the neighbor is left alone then."""
@@ -149,25 +140,6 @@ def test_no_answer_counts_as_nothing(delay_s, answer_s):
     assert cluster.ask(answer_s) == []
     assert cluster.pulling.coming == 0
     assert cluster.ask(answer_s + 1.6 * DEPARTURE_S) == [0]
-
-
-def test_questions_that_were_lost_do_not_stand_for_idle_servers():
-    """One server, one question without an answer, to a neighbor that is not heard any more: the
-    other one is asked once that is given up."""
-    cluster = Idle(20, 9, delay_s=0.0)
-    assert cluster.ask(idle=1) == [0]
-    cluster.table.expire(1.0)
-    cluster.table.heard(1, report(9, 2), 1.0)
-    assert cluster.ask(ANSWER_S_MIN, idle=1) == [1]
-
-
-def test_a_link_that_goes_down_takes_its_question_with_it():
-    cluster = Idle(20, 9, delay_s=0.0)
-    assert cluster.ask(idle=1) == [0]
-    cluster.pulling.forget(0)
-    cluster.pulling.check()
-    assert cluster.pulling.coming == 0
-    assert cluster.ask(idle=2) == [0, 1]
 
 
 @pytest.mark.parametrize(("period_s", "most"), [(0.05, 0), (10.0, 20.0 / 0.33)])

@@ -132,40 +132,6 @@ def test_nobody_is_told_to_wait_longer_than_it_takes():
     assert [table.ask("shop", now_s).retry_after_s for now_s in (0.0, 0.5, 1.5)] == [2.0, 1.5, 0.5]
 
 
-def test_a_clock_that_stands_or_goes_back_gives_nothing():
-    table = Quotas()
-    table.go_by({"shop": Quota(requests_per_s=2.0)}, 10.0)
-    assert [table.ask("shop", now_s) is None for now_s in (10.0, 10.0, 10.0, 9.0)] == [
-        True, True, False, False,
-    ]  # fmt: skip
-
-
-def test_one_tenants_quota_is_not_anothers():
-    table = Quotas()
-    table.go_by({"shop": Quota(max_queued=1), "bank": Quota()}, 0.0)
-    for ref, tenant in ((1, "shop"), (2, "bank"), (3, "bank")):
-        assert table.ask(tenant, 0.0) is None
-        table.take(ref, tenant)
-    assert table.ask("shop", 0.0).limit == "max_queued"
-    assert table.ask("bank", 0.0) is None
-    table.end(1)
-    assert table.ask("shop", 0.0) is None
-
-
-def test_a_tenant_that_is_not_configured_any_more_ends_what_it_has():
-    table = Quotas()
-    table.go_by({"shop": Quota(max_queued=1)}, 0.0)
-    table.ask("shop", 0.0)
-    table.take(1, "shop")
-    table.go_by({}, 0.0)
-    table.leave_queue(1)
-    assert table.uses["shop"].running == 1
-    table.end(1)
-    table.end(1)
-    assert table.uses["shop"].running == 0
-    table.check()
-
-
 def test_sessions_are_counted_apart_and_one_that_comes_again_takes_its_own_place():
     table = Quotas()
     table.go_by({"shop": Quota(max_sessions=1), "bank": Quota()}, 0.0)
@@ -288,10 +254,3 @@ def test_news_of_many_tenants_come_in_turn():
     table.not_told(table.news(1))
     table.ask("4", 0.0)
     assert [list(table.news(1)) for _ in range(3)] == [["4"], ["0"], []]
-
-
-def test_sessions_are_counted_at_all_nodes():
-    home = Home(Quota(max_sessions=1))
-    assert home.nodes[1].begin_session("shop", 0.0, in_place=False) is None
-    home.tell(1, 0.0)
-    assert home.nodes[2].begin_session("shop", 0.0, in_place=False).limit == "max_sessions"

@@ -74,17 +74,6 @@ def test_what_has_ended_makes_room(story, how):
     assert ramp.give(3) == 1
 
 
-@pytest.mark.parametrize("accepting", [True, False])
-def test_room_is_nothing_to_who_does_not_accept(story, accepting):
-    """It says so while it has as many as it may have: what has ended there is no invitation."""
-    ramp = Ramp(story)
-    assert ramp.give(1) == 1
-    report = ramp.node.report(50, servers=10, accepting=accepting)
-    ramp.node.tell(ev.ReportReceived(D, report))
-    ramp.node.tell(ev.ForwardAnswered(3, Answer(Outcome.DONE, ("a", "d")), 0.0, 0.0))
-    assert ramp.give(1) == accepting
-
-
 def test_what_waits_leaves_at_the_pace_of_the_ramp(story):
     """At a drain: one at a time at first, and more with each sign of life."""
     ramp = Ramp(story)
@@ -109,25 +98,3 @@ def test_one_that_asks_for_work_gets_no_more_than_its_ramp_allows(story):
     asked = [ramp.node.tell(ev.WorkAsked(D, LoadNow(1, MANY + n, -9, 0.0, True))) for n in range(3)]
     given = [type(commands[0]) for commands in asked]
     assert given == [ev.Forward, ev.NoWork, ev.NoWork][away:] + [ev.NoWork] * away
-
-
-def test_a_ramp_goes_on_after_a_silence(story):
-    """It is not begun anew: what is away there counts, and so does the time."""
-    ramp = Ramp(story)
-    assert ramp.give(2) == 1
-    ramp.node.tell(ev.LinkDown(D), 9.5)
-    assert ramp.give(1) == 0
-    ramp.hear(12.1)
-    assert ramp.give(5) == 2
-
-
-def test_one_that_leaves_on_its_ramp_is_forgotten(story):
-    """What was away there comes back, and nobody is held back for it."""
-    ramp = Ramp(story)
-    assert ramp.give(2) == 1
-    ramp.node.part_from(D)
-    ramp.node.tell(ev.ForwardLost(3))
-    ramp.node.tell(ev.Join("d", 0.0))
-    report = ramp.node.report(50, servers=10)
-    ramp.node.tell(ev.ReportReceived(D + 1, report))
-    assert ramp.give(20) == 20

@@ -22,6 +22,7 @@ from spillover.model.load import LoadNow, LoadReport
 from spillover.model.ranges import AHEAD_MAX, AMOUNT_MAX, DURATION_MS_MAX, WHOLE_MAX
 from spillover.model.request import Answer, Outcome, Request
 from spillover.policy.overflow.choosers import POLICY_NAMES
+from support.few import examples
 
 wholes = st.sampled_from([0, 1, 2, 2**31, WHOLE_MAX - 1, WHOLE_MAX])
 aheads = st.sampled_from([-AHEAD_MAX, -5, 0, 1, AHEAD_MAX])
@@ -77,7 +78,7 @@ def as_event(kind, number, report):
 
 @pytest.mark.parametrize("policy", POLICY_NAMES)
 @given(story=told)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_nothing_overflows_within_the_ranges(policy, story):
     """Also not in a policy that is asked along, and in what is told of decisions."""
     node, now_s = machine_of(policy, shadow="adaptive"), 0.0

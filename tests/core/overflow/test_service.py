@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from random import Random
-from statistics import mean
-
 import pytest
 
 from spillover.core.overflow import events as ev
-from spillover.core.overflow.servers import FifoServers
 from spillover.model.request import Answer, Outcome, Refusal
 
 
@@ -81,15 +77,6 @@ def test_expired_work_never_starts_even_if_no_alarm_rang(story):
     ]
 
 
-@pytest.mark.parametrize("servers", [1, 2])
-def test_a_request_that_comes_too_late_is_expired_on_arrival(story, servers):
-    """Not refused (its deadline is what ended it), not started, and not in the decision log."""
-    node = story(servers=servers)
-    node.fill(1)
-    assert node.arrive(2, 5.0, deadline_s=5.0) == [ev.Accepted(2), reply(2, Outcome.EXPIRED)]
-    assert node.machine.decider.log.of("r2") == []
-
-
 def test_a_deadline_while_running_leaves_the_server_stuck(story):
     """A sync handler cannot be stopped: its client gets 504, its server stays busy until it
     returns, and what it returns is not wanted any more."""
@@ -101,46 +88,6 @@ def test_a_deadline_while_running_leaves_the_server_stuck(story):
     assert node.ledger == {"home.accepted": 2, "home.expired": 1, "home.queued": 1}
     assert node.end(1, 3.0, result="unwanted") == [node.start(2, 3.0)]
     assert (node.machine.servers.busy, len(node.machine.servers.stuck)) == (1, 0)
-
-
-def test_deadlines_that_pass_together_all_end(story):
-    """After a long pause one timer ends all that is overdue, the earliest first."""
-    node = story()
-    node.fill(1)
-    for ref, deadline_s in ((2, 3.0), (3, 2.0), (4, 9.0)):
-        node.arrive(ref, deadline_s=deadline_s)
-    assert [command.ref for command in node.wake(5.0)] == [3, 2]
-    assert 5.0 < node.machine.next_deadline() <= 9.0
-
-
-def test_cancel_in_the_queue(story):
-    """The place is given up; those behind move on."""
-    node = story()
-    node.fill(1, 2, 3)
-    assert node.tell(ev.Cancelled(2), 0.5) == [reply(2, Outcome.CANCELLED, queued_s=0.5)]
-    assert node.end(1, 1.0)[1] == node.start(3, 1.0)
-    assert node.ledger == {
-        "home.accepted": 3,
-        "home.done": 1,
-        "home.cancelled": 1,
-        "home.running": 1,
-    }
-
-
-def test_cancel_while_running(story):
-    """The handler is told to stop; its server is free when it has."""
-    node = story()
-    node.fill(1, 2)
-    assert node.tell(ev.Cancelled(1)) == [ev.Stop(1), reply(1, Outcome.CANCELLED)]
-    assert len(node.machine.servers.stuck) == 1
-    assert node.end(1, 0.5, Outcome.CANCELLED) == [node.start(2, 0.5)]
-
-
-def test_a_handler_that_gives_up_by_itself_is_cancelled(story):
-    """An async handler may cancel itself: an end like others, with no Stop before it."""
-    node = story()
-    node.fill(1)
-    assert node.end(1, outcome=Outcome.CANCELLED) == [reply(1, Outcome.CANCELLED, service_s=0.25)]
 
 
 def test_a_full_queue_refuses_and_says_when_to_come_back(story):
@@ -176,33 +123,6 @@ def test_a_late_event_counts_at_the_instant_it_was_meant_for(story):
     ]
 
 
-def test_the_mean_service_time_follows_what_is_seen(story):
-    """The first guess counts as four services, so that a wrong one is soon forgotten; later each
-    new service time is a sixty-fourth of the mean."""
-    node = story(service_s=0.5)
-    means = []
-    for ref in range(200):
-        node.arrive(ref)
-        node.end(ref, service_s=1.5)
-        means.append(node.machine.servers.service_s)
-    assert means[0] == pytest.approx(0.5 + 1 / 5)
-    assert means[1] == pytest.approx((4 * 0.5 + 2 * 1.5) / 6)
-    assert means[59] == pytest.approx((4 * 0.5 + 60 * 1.5) / 64)
-    assert means[199] == pytest.approx(1.5 - (4 / 64) * (63 / 64) ** 140)
-    assert node.machine.servers.service_spread_s < 0.25
-
-
-def test_the_spread_of_service_times_is_known():
-    """Of many exponential ones it is about their mean, of equal ones none."""
-    for even, expected_s in ((True, 0.0), (False, 0.25)):
-        random, seen = Random(1), []
-        servers = FifoServers(1, 1.0, 0.0)
-        for ref in range(5000):
-            servers.served(ref, 0.25 if even else random.expovariate(4.0))
-            seen.append(servers.service_spread_s)
-        assert mean(seen[500:]) == pytest.approx(expected_s, rel=0.05, abs=1e-3)
-
-
 def test_what_nobody_waits_for_counts_into_the_mean_all_the_same(story):
     """A handler that ran on beyond its deadline: without the long ones the mean would be too low,
     and too many requests would be let in."""
@@ -230,22 +150,3 @@ def test_what_takes_long_to_come_to_nothing_makes_services_long(story, outcome):
         node.end(ref, outcome=outcome, service_s=0.001)
         node.wake(4.0 + ref)  # what has failed takes a server for as long as a success
     assert node.machine.servers.service_s == pytest.approx(0.5 + 2.5 / 5)
-
-
-@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CANCELLED])
-def test_nobody_waits_in_vain_behind_services_that_come_to_nothing(story, outcome):
-    """Each takes a second where 40 ms were guessed. Of ten clients with 2.5 s each all are let in
-    at first; once that is known, those are refused at once who could only wait until too late."""
-    node = story(neighbors=())
-    refs, refused = iter(range(1000)), []
-    for begin_s in range(0, 30, 3):
-        told = []
-        for ref, _ in zip(refs, range(10), strict=False):
-            told += node.arrive(ref, float(begin_s), deadline_s=begin_s + 2.5)
-        refused.append(sum(isinstance(one, ev.Refuse) for one in told))
-        now_s = begin_s
-        while starts := [one.ref for one in told if isinstance(one, ev.Start)]:
-            node.wake(now_s + 0.5)
-            now_s += 1.0
-            told = node.end(starts[0], now_s, outcome, service_s=1.0)
-    assert (refused[0], refused[-1]) == (0, 8)

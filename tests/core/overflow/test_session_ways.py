@@ -18,6 +18,7 @@ from spillover.model.affinity import OwnPlace, PlaceLoad, RanAt, SessionWork
 from spillover.model.load import LoadReport
 from spillover.model.request import DONE, FAILED, Answer, Request
 from support.copies import copy_of
+from support.few import examples
 
 FREE = PlaceLoad(0.0, 0.0, 1_000.0, 0.0)
 BUSY = PlaceLoad(5_000.0, 0.0, 1_000.0, 0.0)
@@ -149,20 +150,6 @@ def test_neighbors_requests_and_those_without_affinity_stay(sites):
     assert ev.Start in kinds(one.arrive(2))
 
 
-def test_a_cluster_without_affinity_starts_what_it_can(story):
-    one = story(servers=10)
-    one.hear(0, 1, places=(FREE,), ahead=-9)
-    assert ev.Start in kinds(one.arrive(1, asked=asked(wait_s=9.0)))
-
-
-def test_a_neighbor_that_was_silent_is_given_nothing_until_it_speaks(sites):
-    one = sites()
-    one.tell(ev.LinkDown(0))
-    assert goes(one, 1, 0.0, wait_s=0.5) == 1
-    one.hear(0, 1, now_s=1.0, sequence=9, places=(FREE,), ahead=-9)
-    assert goes(one, 2, 1.0, session=8, wait_s=0.5) == 0
-
-
 SECONDS = st.integers(0, 4).map(lambda n: n / 4)
 STEPS = st.lists(
     st.one_of(
@@ -204,7 +191,7 @@ def end_of(kind, visit, place, work):
     return ev.ForwardAnswered(visit.ref, told, 0.1, 0.1)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(STEPS, st.integers(0, 9))
 def test_whatever_happens_the_books_balance_and_a_replay_commands_the_same(steps, seed):
     told = NodeSettings(cluster="a", servers=2, policy="adaptive", affinity=True)

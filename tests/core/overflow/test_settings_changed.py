@@ -10,8 +10,6 @@ from spillover.core.overflow.sibling_messages import NO_VIEW, Frozen, SiblingLoa
 from spillover.model.request import Refusal
 from support.typed_sites import Site, linked, unlike
 
-B = 0
-
 
 def reported(commands):
     (publish,) = [one for one in commands if isinstance(one, ev.Publish)]
@@ -33,20 +31,6 @@ def test_more_servers_take_what_waits_at_once(story):
     assert publish.report.accept_probability == 3 / (1 + 3)
 
 
-def test_of_fewer_servers_those_that_are_busy_go_last(story):
-    """What runs goes on; as they come free they take nothing, until there are as many as there are
-    to be."""
-    node = story(servers=3)
-    node.fill(1, 2, 3, 4, 5)
-    report = reported(node.tell(ev.SettingsChanged(servers=1)))
-    assert (report.servers, report.ahead) == (1, 4)
-    assert report.departure_s == pytest.approx(0.04)
-    assert [type(one) for one in node.end(1)] == [ev.Reply]
-    assert [type(one) for one in node.end(2)] == [ev.Reply]
-    reply, start = node.end(3, 1.0)
-    assert (reply.ref, start) == (3, node.start(4, 1.0))
-
-
 def test_a_server_that_is_to_go_and_is_stuck_is_not_counted_on(story):
     """None may ever be free: neighbors are told so."""
     node = story(servers=3)
@@ -62,36 +46,6 @@ def test_a_server_that_is_to_go_and_is_stuck_is_not_counted_on(story):
     assert not refusals(node.arrive(5, path=("b",)))
 
 
-def test_nobody_is_sent_away_by_a_shorter_queue(story):
-    """New ones are refused until there is room by the new limit."""
-    node = story(queue_limit=10)
-    node.fill(*range(1, 7))
-    assert not reported(node.tell(ev.SettingsChanged(queue_limit=3))).accepting
-    assert node.machine.queue_length == 5
-    assert refusals(node.arrive(7)) == [Refusal.QUEUE_FULL]
-    for ref in (1, 2, 3):
-        node.end(ref)
-    assert not refusals(node.arrive(8))
-    assert refusals(node.arrive(9)) == [Refusal.QUEUE_FULL]
-    assert reported(node.tell(ev.SettingsChanged(queue_limit=20))).accepting
-    assert not refusals(node.arrive(10))
-
-
-def test_what_is_away_beyond_a_lower_limit_stays_away(story):
-    """Nothing more is handed on until less is."""
-    node = story(servers=1, queue_limit=10)
-    node.hear(B)
-    node.fill(1, 2)
-    for ref in (3, 4, 5):
-        node.arrive(ref, away=True)
-    node.tell(ev.SettingsChanged(queue_limit=2))
-    assert node.ledger["home.away"] == 3
-    assert node.arrive(6, away=True) == [ev.Accepted(6)], "kept: as many are away as may be"
-    for ref in (3, 4, 5):
-        node.tell(ev.Cancelled(ref))
-    assert node.arrive(8, away=True)[-1] == node.forward(8, B)
-
-
 def test_bytes_beyond_a_lower_limit_stay_held(story):
     """Nothing more comes in until fewer are; and what is too large for any room says so."""
     node = story(held_limit_bytes=8000)
@@ -104,26 +58,6 @@ def test_bytes_beyond_a_lower_limit_stay_held(story):
     node.end(1)
     assert node.machine.accepting, "what was wanted before can never fit, and keeps nobody out"
     assert not refusals(node.arrive(4, size_bytes=100))
-
-
-def test_another_hop_budget_counts_for_what_is_here(story):
-    """What has used up the new one stays."""
-    node = story(max_hops=3)
-    node.hear(B)
-    node.fill(1, 2)
-    node.tell(ev.SettingsChanged(max_hops=1))
-    assert node.arrive(3, away=True, path=("x",), origin=B) == [ev.Accepted(3)]
-    assert node.arrive(4, away=True)[-1] == node.forward(4, B)
-
-
-def test_settings_that_are_not_told_stay(story):
-    """One at a time, in any order."""
-    node = story(servers=2, queue_limit=7, max_hops=5)
-    for change in ({"servers": 4}, {"queue_limit": 9}, {"max_hops": 2}, {}):
-        node.tell(ev.SettingsChanged(**change))
-    settings = node.machine.settings
-    assert (settings.servers, settings.queue_limit, settings.max_hops) == (4, 9, 2)
-    assert (settings.away_limit, settings.foreign_limit) == (9, 9)
 
 
 def test_the_servers_of_an_unlike_pool_are_not_for_a_configuration_to_change():

@@ -102,11 +102,10 @@ def without_loads(commands):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["paper", "two-choice", "isolated"])
-def test_a_shadow_changes_nothing(policy):
+def test_a_shadow_changes_nothing():
     """The same commands in the same order, to the last bit, though it is asked each time."""
-    alone, plain = busy_run(policy)
-    shadowed, told = busy_run(policy, "adaptive")
+    alone, plain = busy_run("paper")
+    shadowed, told = busy_run("paper", "adaptive")
     assert without_loads(told) == without_loads(plain)
     records, others = decided(shadowed), decided(alone)
     assert [(one.choice, one.draw, one.weights) for one in records] == [
@@ -119,9 +118,7 @@ def test_a_shadow_changes_nothing(policy):
     assert not any(isinstance(one, ev.AskForWork) for one in told)
 
 
-@pytest.mark.parametrize(
-    ("policy", "shadow"), [("paper", "adaptive"), ("isolated", "adaptive"), ("adaptive", "paper")]
-)
+@pytest.mark.parametrize(("policy", "shadow"), [("paper", "adaptive"), ("adaptive", "paper")])
 def test_both_choices_can_be_made_again_from_the_record(policy, shadow):
     """And the gain: the difference of the two estimates, both by the same rule."""
     machine, _ = busy_run(policy, shadow)
@@ -190,20 +187,6 @@ def test_what_is_told_between_reports_opens_no_door(story):
         assert neighbor.ahead == 5
 
 
-def test_sums_go_on_when_a_shadow_comes_back(story):
-    """Counters never fall."""
-    node = story(shadow="adaptive")
-    node.fill(1, 2, 3)
-    adaptive = node.machine.decider.shadow_of("adaptive")
-    assert (node.machine.shadow, adaptive.same) == ("adaptive", 2)
-    node.tell(ev.PolicySet("paper"))
-    node.arrive(4)
-    assert (node.machine.shadow, adaptive.same) == (None, 2)
-    node.tell(ev.PolicySet("paper", "adaptive"))
-    node.arrive(5)
-    assert (node.machine.shadow, adaptive.same) == ("adaptive", 3)
-
-
 def shadowed(story, *, told_s, service_s=0.25):
     """Three wait where one runs so long; the neighbor is idle, 20 ms away, as told then."""
     node = story(shadow="adaptive", service_s=service_s, delay_s=0.02, neighbors=("b",))
@@ -234,35 +217,6 @@ def test_an_explanation_says_what_the_choice_was_made_from(story):
     assert shadow["gain_ms"] == pytest.approx(by_load["wait_ms"] - row["in_all_ms"])
     gain = f"{shadow['gain_ms']:.0f} ms sooner"
     assert shadow["words"] == f"adaptive, asked along, would have handed it to b: about {gain}."
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-
-
-def test_an_explanation_says_that_knowledge_was_old(story):
-    """By 100 departures on either side: then it went by the paper's draw, whatever the loads."""
-    told = shadowed(story, told_s=0.0, service_s=0.01)
-    assert told["by_load"]["trust"] < 0.01
-    assert told["by_load"]["words"].endswith(
-        "The loads of neighbors were told 1000 ms before: adaptive goes by them in 0% of such "
-        "choices, here by the paper's draw."
-    )
-    assert told["neighbors"][0]["load_age_ms"] == 1000.0
-
-
-def test_without_loads_an_explanation_has_no_word_of_them(story):
-    """Nothing is added to what `paper` tells; who never told has a row of nothing."""
-    node = story(policy="paper")
-    node.hear(0)
-    node.fill(1, 2, 3)
-    (record,) = node.machine.decider.log.of("r3")
-    told = describe(record)
-    assert not {"by_load", "shadow"} & set(told)
-    assert "ahead" not in told["neighbors"][0]
-    node = story(policy="adaptive", neighbors=("b",))
-    node.fill(1, 2)
-    (record,) = node.machine.decider.log.of("r2")
-    told = describe(record)
-    assert told["by_load"]["words"].endswith("There was no neighbor that it could go to.")
-    assert told["neighbors"][0]["load_age_ms"] is None
     assert json.loads(json.dumps(told, allow_nan=False)) == told
 
 

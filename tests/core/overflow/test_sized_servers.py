@@ -87,17 +87,6 @@ def test_a_neighbor_that_asks_is_given_what_waits_longer_than_the_way(node):
     assert [type(command) for command in one.tell(asked)] == [ev.NoWork]
 
 
-def test_a_neighbor_that_asks_is_given_what_waits_behind_hundreds(node):
-    """A way of 30 s is as long as 300 of these take: whoever is behind is better off there."""
-    one = node(delay_s=30.0, queue_limit=1_000)
-    one.hear(B, ahead=30_000, departure_s=0.5)  # so that all wait here
-    for ref in range(1, 401):
-        one.arrive(ref, features=(0.1 * LARGE,), deadline_s=1e9)
-    asked = ev.WorkAsked(B, LoadNow(1, 3, -1, 0.0, True))
-    (forward,) = [command for command in one.tell(asked) if isinstance(command, ev.Forward)]
-    assert forward.ref == pytest.approx(300, abs=20)
-
-
 def test_servers_that_are_to_go_take_nothing_more(node):
     """Of four one stays, the one that is busy for longest: ten seconds."""
     one = node(servers=4)
@@ -128,7 +117,7 @@ def test_a_request_that_cannot_be_done_in_time_is_refused_by_its_size(node):
     assert any(isinstance(command, ev.Refuse) for command in large)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("bounds", [None, ServerBounds(min=1, max=8)])
 def test_the_sums_are_those_of_what_waits_whatever_happens(story, seed, bounds):
     """The machine is checked after each event."""

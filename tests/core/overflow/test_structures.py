@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from spillover.core.fifo import Fifo
 from spillover.core.overflow.events import HOME
-from spillover.core.overflow.ledger import Ledger
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.register import STALE_MAX, Register
-from spillover.core.overflow.visit import AWAY, QUEUED, Visit
+from spillover.core.overflow.visit import AWAY, Visit
 from spillover.model.request import Outcome, Request
 
 
@@ -31,26 +30,6 @@ def test_a_fifo_with_holes_is_a_list_from_which_things_are_taken(steps):
         elif twin:
             assert fifo.popleft() == twin.pop(0)
         assert (list(fifo), len(fifo)) == (twin, len(twin))
-
-
-def test_an_empty_fifo_says_so():
-    """Also one that has only holes left."""
-    fifo = Fifo()
-    fifo.discard(fifo.append("x"))
-    with pytest.raises(IndexError):
-        fifo.popleft()
-    assert len(fifo) == 0
-
-
-def test_a_place_cannot_be_left_twice():
-    """Neither after it was served nor after it was given up."""
-    fifo = Fifo()
-    served, left = fifo.append(1), fifo.append(2)
-    fifo.popleft()
-    fifo.discard(left)
-    for place in (served, left):
-        with pytest.raises(AssertionError):
-            fifo.discard(place)
 
 
 def test_holes_do_not_pile_up():
@@ -136,39 +115,3 @@ def test_every_end_has_its_entry(outcome, home, foreign):
     assert told["epoch"] == 3
     assert +Counter(told["home"]) == {"accepted": 1, home: 1}
     assert +Counter(told["foreign"]) == {"received": 1, foreign: 1}
-
-
-def test_the_ledger_has_the_entries_of_the_contract_and_no_other():
-    """Dashboards and tests rely on them."""
-    told = Ledger(1).as_dict()
-    assert set(told) == {"epoch", "home", "foreign"}
-    assert set(told["home"]) == {
-        "accepted",
-        "done",
-        "failed",
-        "expired",
-        "cancelled",
-        "queued",
-        "running",
-        "away",
-    }
-    assert set(told["foreign"]) == {
-        "received",
-        "answered",
-        "cancelled",
-        "handed_on",
-        "queued",
-        "running",
-    }
-
-
-def test_a_check_finds_a_ledger_that_lies():
-    """Balanced, but with other states than the requests really have."""
-    register = Register(1)
-    ledger = register.ledger
-    visit = Visit(1, Request("r", True, None), HOME, True, 60.0, 0.0)
-    register.accept(visit)
-    register.enter(visit, QUEUED, 0.0)
-    ledger.check(Counter(queued=1), Counter())
-    with pytest.raises(AssertionError):
-        ledger.check(Counter(running=1), Counter())

@@ -22,25 +22,6 @@ def started(commands):
     return [(each.ref, each.server) for each in commands if isinstance(each, ev.Start)]
 
 
-def test_a_job_starts_on_a_server_that_fits():
-    """Types share servers; what waits is served first come, first served among those that fit."""
-    a = site()
-    assert started(a.arrive(1, "llm")) == [(1, 0)]
-    assert started(a.arrive(2, "any")) == [(2, 1)]
-    assert started(a.arrive(3, "llm")) == started(a.arrive(4, "any")) == []
-    assert started(a.end(2)) == [(4, 1)]
-    assert started(a.end(1)) == [(3, 0)]
-
-
-def test_more_jobs_run_than_there_are_servers():
-    """Under processor sharing, up to the tokens."""
-    a = site(tokens=3)
-    for ref in range(1, 7):
-        assert started(a.arrive(ref, "any"))
-    assert not started(a.arrive(7, "any"))
-    assert (a.machine.servers.busy, a.machine.servers.jobs, a.machine.queue_length) == (2, 6, 1)
-
-
 def test_what_is_blocked_is_refused_where_it_is_to_be():
     """At once, also if a neighbor would take it; it is counted by type."""
     a = site(unlike("b", TYPES), on_block="refuse")
@@ -109,15 +90,6 @@ def test_a_seat_is_taken_without_a_choice():
     assert started(a.end(1)) == [(2, 0)]
 
 
-def test_who_leaves_a_seat_gives_its_token_to_who_waits():
-    """A cancel frees it, and so may a deadline."""
-    a = site(tokens=2, discipline="fcfs")
-    for ref in (1, 2, 3):
-        a.arrive(ref, "llm")
-    a.tell(ev.CancelAsked(2))
-    assert started(a.end(1)) == [(3, 0)]
-
-
 # --- servers that come and go ----------------------------------------------------------------
 
 
@@ -138,22 +110,6 @@ def test_a_server_that_is_down_takes_nothing():
     assert started(a.arrive(5, "llm")) == [(5, 0)]
 
 
-def test_without_any_server_the_cluster_is_down():
-    """Until one is there again: what waits starts then."""
-    a = site()
-    for ref, type_ in enumerate(["llm", "any", "any"], 1):
-        a.arrive(ref, type_)
-    a.tell(ev.ServersDown(0))
-    assert not a.machine.servers.down
-    a.tell(ev.ServersDown(1))
-    assert a.machine.servers.down
-    assert only(ev.Refuse, a.arrive(4, "llm")).reason is Refusal.NO_SERVERS
-    a.end(1)
-    a.end(2)
-    assert started(a.tell(ev.ServersUp(1))) == [(3, 1)]
-    assert not a.machine.servers.down
-
-
 def test_what_waits_for_servers_that_are_out_leaves_once_a_neighbor_accepts():
     """Also if it refused before: nothing here will serve it."""
     a = site(unlike("b", TYPES))
@@ -166,28 +122,6 @@ def test_what_waits_for_servers_that_are_out_leaves_once_a_neighbor_accepts():
     a.tell(ev.ForwardRefused(2))
     assert a.machine.queue_length == 1
     assert only(ev.Forward, a.hear("b", any=-2, llm=-1)).ref == 2
-
-
-def test_limits_are_set_at_run_time():
-    """More tokens start what waits; fewer take none from who runs."""
-    a = site()
-    for ref in (1, 2, 3):
-        a.arrive(ref, "llm")
-    assert started(a.tell(ev.TokensSet({"big": 3}, {}))) == [(2, 0), (3, 0)]
-    a.tell(ev.TokensSet({"big": 1}, {}))
-    a.arrive(4, "llm")
-    assert started(a.end(1)) == started(a.end(2)) == []
-    assert started(a.end(3)) == [(4, 0)]
-
-
-def test_an_operators_word_does_not_end_an_outage():
-    """All servers are down until somebody says that they are not."""
-    a = site()
-    a.tell(ev.ServersDown())
-    a.tell(ev.TokensSet({"big": 2}, {"big": True}))
-    assert a.machine.servers.down
-    a.tell(ev.ServersUp())
-    assert started(a.arrive(1, "llm")) == [(1, 0)]
 
 
 # --- servers that do not do what they are to ---------------------------------------------------
@@ -308,39 +242,6 @@ def test_where_nobody_is_to_wait_nobody_waits_for_a_server_that_rests():
     a.hear("b", any=-2, llm=-1)
     assert only(ev.Forward, a.arrive(3, "llm")).ref == 3
     assert a.machine.blocked == {}
-
-
-def test_a_server_that_is_put_in_ends_the_rest_of_all():
-    """It has not asked for one."""
-    a = site()
-    a.tell(ev.TokensSet({}, {"small": False}))
-    a.arrive(1, "any")
-    refuse(a, 1, retry_after_s=50.0)
-    assert a.machine.condition == "resting"
-    assert started(a.tell(ev.TokensSet({}, {"small": True}))) == [(1, 1)]
-    assert a.machine.condition != "resting"
-
-
-def test_all_rest_on_while_the_first_to_come_back_is_out():
-    """Until the next one."""
-    a = site()
-    a.arrive(1, "any")
-    refuse(a, 1, retry_after_s=5.0)
-    refuse(a, 1, retry_after_s=9.0)
-    a.tell(ev.TokensSet({}, {"big": False}))
-    assert started(a.tell(ev.TimerFired(), 5.0)) == []
-    assert a.machine.condition == "resting"
-    assert started(a.tell(ev.TimerFired(), 9.0)) == [(1, 1)]
-
-
-def test_when_all_servers_are_up_again_none_rests():
-    a = site()
-    a.arrive(1, "any")
-    refuse(a, 1, retry_after_s=5.0)
-    refuse(a, 1, retry_after_s=9.0)
-    a.tell(ev.ServersDown())
-    assert started(a.tell(ev.ServersUp())) == [(1, 0)]
-    assert [each.state for each in a.machine.servers.servers] == ["up", "up"]
 
 
 def test_a_rejection_is_final_and_taken_note_of():

@@ -91,14 +91,6 @@ def test_a_degraded_cluster_hands_on_what_a_neighbor_sends_if_another_is_well(st
     assert refusals(node.tell(ev.ForwardRefused(1))) == [(1, 0, Refusal.DEGRADED)]
 
 
-def test_an_isolated_cluster_does_not_offer_to_hand_on(story):
-    node = story(policy="isolated")
-    node.hear(0, 1)
-    degrade(node)
-    assert node.machine.admission.relay_hops == 0
-    assert refusals(node.arrive(1, path=("b",))) == [(1, 0, Refusal.DEGRADED)]
-
-
 def test_who_is_the_way_to_the_own_cluster_is_none_of_others(story):
     """It is degraded, and would only hand back."""
     node = story()
