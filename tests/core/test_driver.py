@@ -215,18 +215,6 @@ def test_a_machine_that_is_woken_late_is_told_so_first_and_once():
     run(main)
 
 
-def test_a_machine_that_is_woken_in_time_is_told_nothing():
-    async def main():
-        told = []
-        bench = Bench(on_late=told.append)
-        bench.machine.deadline_s = time.monotonic() + 0.02
-        bench.driver.feed(Note("set"))
-        await until(lambda: "woke" in bench.machine.texts())
-        assert told == []
-
-    run(main)
-
-
 class Hourglass:
     """Timers that a test rings, and whose time it sets."""
 

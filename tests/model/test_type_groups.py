@@ -73,7 +73,3 @@ def test_types_within_reach_are_those_of_the_cluster_and_its_neighbors():
     found = groups_of({"a": {"llm": {"s1"}}, "b": {"image": {"s1"}}, "c": {"text": {"s2"}}})
     assert set(found.reached_from("a", ["b"])) == {"llm", "image"}
     assert set(found.reached_from("c", [])) == {"text"}
-
-
-def test_clusters_with_servers_alike_alone_have_no_groups():
-    assert groups_of({"a": None, "b": None}).groups == ()

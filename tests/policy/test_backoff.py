@@ -9,13 +9,6 @@ from hypothesis import strategies as st
 from spillover.policy.backoff import backoff_s
 
 
-def test_doubles_up_to_the_longest():
-    """Without jitter: first, twice that, and so on, never more than the limit."""
-    assert [backoff_s(k, 0.05, 1.0, 0.0) for k in range(7)] == pytest.approx(
-        [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-    )
-
-
 @given(
     st.integers(0, 2000), st.floats(1e-3, 10.0), st.floats(1e-3, 100.0), st.floats(0.0, 1 - 2**-53)
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from itertools import pairwise, permutations
-from random import Random
 
 import pytest
 from hypothesis import given
@@ -36,35 +34,6 @@ def target_counts(counts, alive):
         share, larger = divmod(sum(counts), len(ranked))
         targets[node] = share + (rank < larger)
     return targets
-
-
-@pytest.mark.parametrize(
-    ("counts", "dead", "orphans", "voluntary", "final"),
-    [
-        ([4, 4, 4, 0], (), 0, 3, [3, 3, 3, 3]),
-        ([3, 3, 3, 3], (3,), 3, 0, [4, 4, 4, 0]),
-        ([10, 0], (), 0, 5, [5, 5]),
-        ([4, 3, 0, 0], (), 0, 3, [2, 2, 2, 1]),
-        ([3, 0], (), 0, 1, [2, 1]),
-        ([4, 4, 4, 4, 0], (), 0, 3, [4, 3, 3, 3, 3]),
-        ([8] * 5 + [0], (), 0, 6, [7, 7, 7, 7, 6, 6]),
-        ([10] * 10 + [0], (), 0, 9, [10] + [9] * 10),
-        ([5, 4, 4, 4], (), 0, 0, [5, 4, 4, 4]),
-        ([1, 1, 0], (), 0, 0, [1, 1, 0]),
-        ([9, 1, 2], (), 0, 5, [4, 4, 4]),
-        ([16, 0, 0, 0], (), 0, 12, [4] * 4),
-        ([64, 0, 0, 0], (), 0, 48, [16] * 4),
-    ],
-)
-def test_the_table_of_fewest_moves(counts, dead, orphans, voluntary, final):
-    """The notes' numeric cases, orphans and voluntary moves told apart."""
-    alive = [i not in dead for i in range(len(counts))]
-    targets = target_counts(counts, alive)
-    assert sorted(targets) == sorted(final)
-    over = [max(0, have - want) for have, want in zip(counts, targets, strict=True)]
-    assert sum(over[i] for i in dead) == orphans
-    assert sum(over) - orphans == voluntary
-    assert leasing.minimum_moves(counts, alive) == orphans + voluntary
 
 
 @given(COUNTS, st.data())
@@ -212,26 +181,3 @@ def test_the_shortest_times():
             held_delay_ms=0.1,
         )  # fmt: skip
         assert times.fence_margin_ms >= 5
-
-
-@pytest.mark.slow
-def test_compiled_functions_agree(require):
-    """Numba takes the same source."""
-    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
-    import numpy as np
-    from numba import njit
-    from numba.extending import register_jitable
-
-    register_jitable(leasing.may_give)
-    register_jitable(leasing.may_receive)
-    moves = njit(leasing.minimum_moves)
-    grab = njit(leasing.may_grab_held)
-    random = Random(1)
-    for _ in range(200):
-        counts = [random.randrange(9) for _ in range(random.randrange(1, 6))]
-        alive = [random.random() < 0.7 for _ in counts]
-        arrays = np.array(counts, dtype=np.int64), np.array(alive, dtype=np.bool_)
-        assert moves(*arrays) == leasing.minimum_moves(counts, alive)
-        case = (random.randrange(9), random.randrange(9), random.randrange(4), 17, 4)
-        times = (random.random(), 0.5, random.randrange(2), 1)
-        assert grab(*case, *times) == leasing.may_grab_held(*case, *times)

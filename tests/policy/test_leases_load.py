@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -131,27 +129,6 @@ def test_who_may_take_what_is_free():
     assert not may_take_load(6.1, 0.0, 5.0, free_for_ms=59.0, **free)
     assert may_take_load(6.1, 6.1, 50.0, free_for_ms=0.0, **free)
     assert may_take_load(99.0, 0.0, 5.0, free_for_ms=60.0, **free)
-
-
-def noisy_moves(each, *, smoothed, wrong=0.3):
-    """So many partitions of equal load on each of four nodes, measured up to 30 % wrong, 500
-    periods."""
-    random = Random(1)
-    where = [p % 4 for p in range(4 * each)]
-    loads = [10.0] * len(where)
-    moves = 0
-    for _ in range(500):
-        measured = [10.0 * random.uniform(1.0 - wrong, 1.0 + wrong) for _ in loads]
-        pairs = zip(loads, measured, strict=True)
-        loads = [smoothed_load(was, now) for was, now in pairs] if smoothed else measured
-        moves += shift_once(loads, where, 4)
-    return moves
-
-
-def test_noise_moves_nothing():
-    """Measured up to 30 % wrong; without smoothing it moves hundreds."""
-    assert [noisy_moves(each, smoothed=True) for each in (4, 8, 16)] == [0, 0, 0]
-    assert noisy_moves(8, smoothed=False) > 100
 
 
 def test_one_hot_partition_has_a_node_to_itself():

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import bisect
 import hashlib
-import importlib.util
 from fractions import Fraction
-from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillover.policy import membership as rebalancing
 from spillover.policy.membership import (
     ELSEWHERE,
     choose_baseline,
@@ -28,22 +25,12 @@ from spillover.policy.membership import (
 
 LAST_DRAW = 1.0 - 2.0**-53
 
-# ZooKeeper's own expectations (10 000 clients): kept, gone, added; moved; per server after.
-ZOOKEEPER = {
-    "9 to 8": (8, 1, 0, "1111.1", 1250),
-    "8 to 6": (6, 2, 0, "2500", "1666.7"),
-    "6 to 8, 5 kept": (5, 1, 3, "3750", 1250),
-    "8 to 9": (8, 0, 1, "1111.1", "1111.1"),
-    "9 to 10": (9, 0, 1, "1000", 1000),
-    "4 to 10, 2 kept": (2, 2, 8, "8000", 1000),
-    "5 to 4, 3 kept": (3, 2, 1, "4000", 2500),
-    "5 to 4, 2 kept": (2, 3, 2, "6000", 2500),
-    "6 to 5, 4 kept": (4, 2, 1, "3333.3", 2000),
-    "4 to 4, 2 swapped": (2, 2, 2, "5000", 2500),
-    "3 to 3, all replaced": (0, 3, 3, "10000", "3333.3"),
-    "1 to 2": (1, 0, 1, "5000", 5000),
-    "unchanged": (4, 0, 0, "0", 2500),
-}
+CHANGES = [
+    *((8, 1, 0), (6, 2, 0), (5, 1, 3), (8, 0, 1), (9, 0, 1), (2, 2, 8), (3, 2, 1)),
+    *((2, 3, 2), (4, 2, 1), (2, 2, 2), (0, 3, 3), (1, 0, 1), (4, 0, 0)),
+]
+"""Those of ZooKeeper's own suite: servers that are kept, go and come."""
+
 DRAWS = st.one_of(
     st.sampled_from([0.0, LAST_DRAW, 0.5, 1 / 3]),
     st.floats(0, 1, exclude_max=True),
@@ -82,20 +69,10 @@ def test_rules_are_exactly_even_and_move_the_least(change):
     assert moved == gone * share + kept * max(Fraction(0), share - even)
 
 
-@pytest.mark.parametrize("case", ZOOKEEPER.values(), ids=list(ZOOKEEPER))
-def test_zookeepers_expectations(case):
-    """The table that ZooKeeper's own suite checks by simulation."""
-    *change, moved, after = case
-    exactly, counts = expected(*change, clients=10_000)
-    assert float(exactly) == pytest.approx(float(moved), abs=0.05)
-    assert {round(float(count), 1) for count in counts} == {round(float(after), 1)}
-
-
-@pytest.mark.parametrize("case", ZOOKEEPER.values(), ids=list(ZOOKEEPER))
-def test_the_coin_tosses_as_the_rules_say(case):
+@pytest.mark.parametrize(("kept", "gone", "added"), CHANGES)
+def test_the_coin_tosses_as_the_rules_say(kept, gone, added):
     """An even grid of draws gives each place its share, to within one grid point an edge."""
-    kept, gone, added, *_ = case
-    grid = 5040
+    grid = 504
     after = [0] * (kept + added)
     for own in range(kept + gone):
         for i in range(grid):
@@ -165,25 +142,6 @@ def test_ranks_are_exactly_even_and_move_the_least(change, clients, phase):
     assert abs(moved - expected(*change, clients * (kept + gone))[0]) < 1
 
 
-@given(changes(largest=9), st.data(), PHASES)
-def test_ranks_keep_small_differences_small(change, data, phase):
-    """From counts that differ by d to such as differ by little more; nobody is lost."""
-    kept, gone, _ = change
-    least, most = data.draw(st.integers(20, 120)), data.draw(st.integers(0, 3))
-    counts = [least + data.draw(st.integers(0, most)) for _ in range(kept + gone)]
-    after, _ = ranked_counts(change, counts, phase)
-    assert sum(after) == sum(counts)
-    assert max(after) - min(after) <= 3 * most + 3
-
-
-def test_a_position_instead_of_the_coin_would_round_all_to_one_side():
-    """Why ranks are counted through: 9 servers of 115 clients, and a tenth one comes."""
-    after, moved = ranked_counts((9, 0, 1), [115] * 9, 0.5)
-    assert (min(after), max(after), moved) == (103, 104, after[9])
-    cut_off = sum((rank + 0.5) / 115 >= 0.9 for rank in range(115))
-    assert (115 - cut_off, 9 * cut_off) == (103, 108)
-
-
 def test_last_to_come_is_first_to_go():
     """Whoever leaves a survivor has a higher rank than whoever stays."""
     for own in range(4):
@@ -229,28 +187,3 @@ def test_the_circle_is_closed(points, point):
 
 def test_points_are_md5():
     assert hash_point("s1") == int(hashlib.md5(b"s1", usedforsecurity=False).hexdigest(), 16)
-
-
-@pytest.mark.slow
-def test_compiled_choices_agree(require):
-    """The same source, compiled by numba, gives the same results."""
-    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
-    from numba import njit
-    from numba.extending import register_jitable
-
-    for function in (
-        move_quotient, survivor_quotient, rebalancing._dealt, rebalancing._any_short
-    ):  # fmt: skip
-        register_jitable(function)
-    random = Random(1)
-    choosers = (choose_probabilistic, choose_baseline, choose_stratified)
-    by_draw, by_baseline, by_rank = (njit(choose) for choose in choosers)
-    for _ in range(300):
-        kept, gone, added = random.randrange(1, 6), random.randrange(5), random.randrange(5)
-        change = (random.randrange(-1, kept + gone), kept, gone, added)
-        draw = random.choice((0.0, LAST_DRAW, random.random()))
-        clients = random.randrange(1, 90)
-        ranked = (random.randrange(clients), clients, random.choice((0.0, 0.3)), draw)
-        assert by_draw(*change, draw) == choose_probabilistic(*change, draw)
-        assert by_baseline(*change, draw) == choose_baseline(*change, draw)
-        assert by_rank(*change, *ranked) == choose_stratified(*change, *ranked)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from fractions import Fraction
 from itertools import accumulate
 
@@ -59,38 +58,3 @@ def test_visited_producers_are_left_out(shares, draw, data):
     left = [0 if seen else share for share, seen in zip(shares, visited, strict=True)]
     picked = pick_unvisited(list(accumulate(shares)), visited, draw)
     assert picked == twin(left if any(left) else shares, draw)
-
-
-def test_a_request_that_avoids_visited_ones_probes_each_once():
-    """Five producers, five probes: every one of them, whatever is drawn."""
-    reached = [0.2, 0.4, 0.6, 0.8, 1.0]
-    for first in range(100):
-        visited = [False] * 5
-        for probe in range(5):
-            picked = pick_unvisited(reached, visited, (first / 100 + probe * 0.37) % 1.0)
-            assert not visited[picked]
-            visited[picked] = True
-
-
-def test_compiled_they_are_the_same(require):
-    """The same source, compiled by numba, picks alike on arrays."""
-    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
-    import numpy as np
-
-    from spillover.sim.fast.compile import compiled
-
-    fast_meet, fast_pick = compiled(meet), compiled(pick_producer)
-    fast_unvisited = compiled(pick_unvisited)
-    generator = np.random.default_rng(1)
-    for _ in range(400):
-        size = int(generator.integers(1, 8))
-        shares = generator.integers(0, 3, size) * generator.random(size)
-        visited = generator.random(size) < 0.5
-        reached, draw = np.cumsum(shares), float(generator.random())
-        plain = reached.tolist()
-        assert fast_pick(reached, draw) == pick_producer(plain, draw)
-        assert fast_unvisited(reached, visited, draw) == pick_unvisited(
-            plain, visited.tolist(), draw
-        )
-        state = tuple(int(value) for value in generator.integers(0, 4, 3))
-        assert fast_meet(*state) == meet(*state)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from random import Random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,26 +109,6 @@ def test_the_bucket_is_a_list_of_tokens_in_order_of_release(story):
     assert all(releases == sorted(set(releases)) for releases in taken)
 
 
-def test_the_trace_of_the_notes():
-    """A1 B1 A2 B2; y's third job is blocked though A2 is free, and release order decides."""
-    bucket, (a, b) = Bucket([2, 2]), (0, 1)
-    x, y = [a, b], [b]
-    assert [bucket.arrive(x), bucket.arrive(y), bucket.arrive(y)] == [(a, 0), (b, 1), (b, 3)]
-    assert bucket.arrive(y) == (BLOCKED, BLOCKED)
-    assert bucket.available == [1, 0]
-    assert bucket.arrive(x) == (a, 2)
-    bucket.finish(b)
-    bucket.finish(a)
-    assert [bucket.arrive(x), bucket.arrive(x)] == [(b, 4), (a, 5)]
-
-
-def test_at_first_the_classes_take_turns():
-    """The first jobs of a fresh bucket go to as many classes as there are."""
-    bucket = Bucket([3, 1, 2])
-    order = [bucket.arrive([0, 1, 2])[0] for _ in range(7)]
-    assert order == [0, 1, 2, 0, 2, 0, BLOCKED]
-
-
 def test_only_the_named_part_of_the_classes_counts():
     """Rows of several types lie one behind the other."""
     rows = [0, 1, 2, 1]
@@ -159,33 +136,3 @@ def test_at_random_takes_the_class_in_whose_share_the_draw_falls(draw, chosen):
     """Classes without a share are never taken, not even where the shares sum to less than 1."""
     shares = [9.0, 0.0, 0.25, 0.75 - 1e-12, 0.0, 9.0]
     assert assigned_at_random([7, 0, 1, 2, 3, 7], shares, 1, 5, draw) == chosen
-
-
-def test_compiled_and_plain_buckets_agree(require):
-    """The same source under numba, on numpy's arrays."""
-    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
-    import numpy as np
-
-    from spillover.sim.fast.compile import compiled
-
-    fast = {function: compiled(function) for function in (longest_available, seize, give_back)}
-    limits, random = [2, 3, 1], Random(4)
-    plain = Bucket(limits)
-    arrays = Bucket(limits, lambda values: np.array(values, dtype=np.int64))
-    assert [each.tolist() for each in arrays.state] == plain.state
-    held = []
-    for _ in range(300):
-        if held and random.random() < 0.5:
-            i = held.pop(random.randrange(len(held)))
-            number = plain.next
-            plain.finish(i)
-            fast[give_back](i, number, arrays.limits, arrays.first, *arrays.state)
-        else:
-            row = random.sample(range(3), random.randrange(1, 4))
-            i = fast[longest_available](np.array(row), 0, len(row), arrays.oldest)
-            chosen, release = plain.arrive(row)
-            assert i == chosen
-            if i != BLOCKED:
-                held.append(i)
-                assert fast[seize](i, arrays.limits, arrays.first, *arrays.state) == release
-        assert [each.tolist() for each in arrays.state] == plain.state

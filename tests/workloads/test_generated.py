@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -45,58 +43,25 @@ def test_the_first_arrivals_of_seed_1_are_these_everywhere_and_always():
     ]
 
 
-@pytest.mark.processes
-def test_another_process_draws_the_same_schedule():
-    code = (
-        "import hashlib; from spillover.workloads.generated import bursts;"
-        "s = bursts(['a', 'b'], duration_s=9, seed=7);"
-        "print(hashlib.sha256(repr(s).encode()).hexdigest())"
-    )
-    digests = {
-        subprocess.check_output([sys.executable, "-c", code], env={"PYTHONHASHSEED": hash_seed})
-        for hash_seed in ("1", "2")
-    }
-    assert len(digests) == 1
-
-
 @pytest.mark.slow
 def test_a_burst_raises_the_load_from_50_to_250_requests_per_second():
-    """Over 200 clusters with their bursts at the same time; the edges are left out."""
+    """Over 100 clusters with their bursts at the same time; the edges are left out."""
     law = replace(PAPER_BURSTS, burst_every_s=0, first_burst_s=10, burst_length_s=10)
-    schedule = bursts([f"c{k}" for k in range(200)], duration_s=20, seed=1, law=law)
-    before = sum(5 <= x.time_s < 10 for x in schedule) / (200 * 5)
-    during = sum(14 <= x.time_s < 19 for x in schedule) / (200 * 5)
+    schedule = bursts([f"c{k}" for k in range(100)], duration_s=20, seed=1, law=law)
+    before = sum(5 <= x.time_s < 10 for x in schedule) / (100 * 5)
+    during = sum(14 <= x.time_s < 19 for x in schedule) / (100 * 5)
     assert before == pytest.approx(50, rel=0.05)
     assert during == pytest.approx(250, rel=0.05)
 
 
 @pytest.mark.slow
 def test_poisson_has_its_rate_at_each_cluster():
-    schedule = poisson(["a", "b"], rate_per_s=40, duration_s=1000, seed=1)
+    schedule = poisson(["a", "b"], rate_per_s=40, duration_s=500, seed=1)
     for cluster in "ab":
         times = [x.time_s for x in at(schedule, cluster)]
-        assert len(times) == pytest.approx(40_000, rel=0.02)
+        assert len(times) == pytest.approx(20_000, rel=0.02)
         gaps = [later - earlier for earlier, later in pairwise(times)]
         assert statistics.stdev(gaps) == pytest.approx(statistics.mean(gaps), rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("draw", "field"),
-    [
-        (lambda: bursts(["a"], duration_s=-1, seed=1), "duration_s"),
-        (lambda: bursts(["a"], duration_s=float("inf"), seed=1), "duration_s"),
-        (lambda: bursts(["a"], duration_s=1e9, seed=1), "duration_s"),
-        (lambda: BurstLaw(stay_s_mean=0), "stay_s_mean"),
-        (lambda: BurstLaw(base_users_per_s=-1), "base_users_per_s"),
-        (lambda: poisson(["a"], rate_per_s=-1, duration_s=1, seed=1), "rate_per_s"),
-        (lambda: poisson(["a"], rate_per_s=1e9, duration_s=1, seed=1), "rate_per_s, duration_s"),
-        (lambda: stretch([], 0), "time_scale"),
-    ],
-)
-def test_values_out_of_range_are_named(draw, field):
-    with pytest.raises(InputError) as caught:
-        draw()
-    assert caught.value.field == field
 
 
 @pytest.mark.parametrize(

@@ -102,16 +102,6 @@ def test_a_partition_not_heard_of_for_a_lease_time_is_cleared_first():
     assert ev.PublishChallenge in [type(command) for command in story.tell(ev.Answered(clears[0]))]
 
 
-def test_a_failed_ask_ends_what_it_was_part_of():
-    """The next challenge is answered again."""
-    story = Story()
-    story.tell(ev.Challenged(0))
-    story.wake()
-    story.tell(ev.AskFailed(story.commands[0], "gone"))
-    story.tell(ev.Challenged(0), 1.0)
-    assert ev.AskMark in [type(command) for command in story.wake()]
-
-
 def test_a_drain_stops_all_and_ends():
     """And nothing is commanded after that."""
     story = Story()
@@ -121,18 +111,6 @@ def test_a_drain_stops_all_and_ends():
     story.tell(ev.HandlerEnded(0, 0))
     assert story.kinds()[-1] is ev.Finished
     assert story.tell(ev.Challenged(0)) == []
-
-
-def test_a_handler_is_told_once_by_when_it_is_to_stop():
-    """A drain that comes while it hands over does not put that off."""
-    story = Story()
-    story.win()
-    story.tell(ev.Challenged(0), 30.0)
-    story.wake()
-    story.answer(ev.AskMark, "b")
-    assert ev.StopHandler in story.kinds()
-    story.tell(ev.Drain(), 1.0)
-    assert ev.StopHandler not in story.kinds()
 
 
 @pytest.mark.parametrize("told", [{"node": "a|b"}, {"partitions": 0}])

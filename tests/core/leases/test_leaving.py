@@ -25,18 +25,6 @@ def test_a_drain_leaves_first_then_hands_over_then_ends():
     assert story.machine.state is Phase.FINISHED
 
 
-def test_a_drain_ends_in_time_without_a_store_and_without_handlers_that_stop():
-    """Twice the shutdown time, and what the store takes to be given up."""
-    story = Story().join().own(2, 3)
-    story.tell(ev.Drain())
-    began_s = story.now_s
-    story.wait(SHUTDOWN_S)
-    story.tell(ev.HandlerEnded(2, 7))
-    while not story.given(ev.Finished):
-        story.wait(story.machine.next_deadline() - story.now_s)
-    assert story.now_s - began_s <= 2.1 * SHUTDOWN_S
-
-
 def test_a_drain_takes_and_gives_back_what_it_has_won():
     """So that the mark of the win keeps nobody away."""
     story = Story().join()

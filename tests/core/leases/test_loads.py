@@ -198,16 +198,6 @@ def test_a_balance_is_one_of_two():
         MemberSettings(node="a", partitions=1, balance="fair")
 
 
-def test_by_counts_nobody_is_asked_for_work():
-    """And nothing is told."""
-    machine = LeaseMember(MemberSettings(node="a", partitions=2), Random(1))
-    (ask,) = machine.handle(ev.Started(), 0.0)
-    machine.handle(ev.Answered(ask, Joined(ok=True, other_alive_ms=0.0, era="one")), 0.0)
-    (survey,) = machine.handle(ev.TimerFired(), 10.0)
-    assert (type(survey), survey.loads) == (ev.AskSurvey, ())
-    assert machine.handle(ev.WorkMeasured([(0, 1, 5.0)]), 11.0) == []
-
-
 def test_a_handler_that_was_told_to_stop_has_not_failed():
     """What watches over its lease told it, because renewals did not come: no backoff."""
     for stopped in (True, False):

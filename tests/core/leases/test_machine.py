@@ -11,6 +11,7 @@ import math
 import re
 from random import Random
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -19,6 +20,7 @@ from spillover.core.leases.machine import LeaseMember
 from spillover.core.leases.records import Activation, Joined, Renewed, Standing, Survey
 from spillover.core.leases.settings import MemberSettings
 from spillover.model.lease_times import LeaseTimes
+from support.few import examples
 
 TIMES = LeaseTimes()
 LEASE_S = TIMES.max_lease_ms / 1000.0
@@ -349,3 +351,4 @@ class MemberUnderTest(RuleBasedStateMachine):
 
 
 TestMemberUnderTest = MemberUnderTest.TestCase
+TestMemberUnderTest.settings = settings(max_examples=examples(120))

@@ -118,75 +118,6 @@ def test_a_holder_that_lost_stops_keeps_its_lease_and_releases():
     assert story.given(ev.PublishAllocated)
 
 
-def test_a_handler_that_does_not_stop_in_time_is_fenced():
-    """Before the store lets the winner in."""
-    story = Story().join().own(2)
-    story.renew([(2, 7)], "2")
-    (stop,) = story.given(ev.StopHandler)
-    story.wait(stop.by_s - story.now_s - 0.1)
-    assert not story.given(ev.FenceHandler)
-    story.wait(0.2)
-    assert story.told() == ["fenced"]
-    assert story.tell(ev.HandlerEnded(2, 7)) == []
-
-
-def test_the_own_lease_counts_from_when_the_renewal_was_sent():
-    """And lasts a margin less than the store's."""
-    story = Story().join().own(2)
-    story.renew([(2, 7)], "1", after_s=50.0, sent_before_s=20.0)
-    ((_, _, fence_s),) = story.last(ev.LeasesExtended).leases
-    assert fence_s == story.now_s - 20.0 + ENTITLED_S
-    story.wait(fence_s - story.now_s - 0.01)
-    assert not story.given(ev.FenceHandler)
-    story.wait(0.02)
-    assert story.given(ev.FenceHandler)
-    assert story.told() == ["fenced"]
-
-
-def test_what_slept_beyond_its_lease_fences_itself_before_it_hears_anything():
-    """A renewal that comes back late does not revive."""
-    story = Story().join().own(2, 3)
-    story.now_s += LEASE_S
-    commands = story.renew([(2, 7), (3, 7)], "11", sent_before_s=LEASE_S)
-    assert {type(command) for command in commands} == {
-        ev.FenceHandler,
-        ev.StopRenewing,
-        ev.Tell,
-        ev.AskSurvey,
-    }
-
-
-def test_what_its_renewals_kept_while_it_was_busy_it_keeps():
-    """Three lease times: they come from another process, and are handed in before anything."""
-    story = Story().join().own(2, 3)
-    story.now_s += 3.0 * LEASE_S
-    story.renew([(2, 7), (3, 7)], "11", sent_before_s=1.0)
-    assert not story.given(ev.FenceHandler)
-    assert len(story.last(ev.LeasesExtended).leases) == 2
-    story.wait(0.5 * LEASE_S)
-    assert not story.given(ev.FenceHandler)
-
-
-def test_what_is_seen_to_be_kept_is_kept_before_its_renewals_are_heard_of():
-    """The interpreter was held; what kept the leases has written it down."""
-    story = Story().join().own(2, 3)
-    story.now_s += 3.0 * LEASE_S
-    story.tell(ev.LeasesSeen([(2, 7, story.now_s + 50.0), (3, 6, story.now_s + 50.0)]))
-    assert [command.partition for command in story.given(ev.FenceHandler)] == [3]
-    story.wait(49.0)
-    assert not story.given(ev.FenceHandler)
-    story.wait(2.0)
-    assert story.given(ev.FenceHandler)
-
-
-def test_a_member_that_is_woken_too_late_fences_itself_before_it_hears_anything():
-    """Whatever else comes first."""
-    story = Story().join().own(2)
-    story.tell(ev.HandlerEnded(2, 7), after_s=LEASE_S)
-    assert "fenced" in story.told()
-    assert not story.given(ev.AskRelease)
-
-
 def test_a_lease_that_the_store_knows_no_more_is_lost_at_once():
     """And the answer of an earlier renewal changes nothing."""
     story = Story().join().own(2)
@@ -194,22 +125,6 @@ def test_a_lease_that_the_store_knows_no_more_is_lost_at_once():
     assert story.told() == ["lost"]
     assert story.given(ev.FenceHandler)
     assert story.renew([(2, 7)], "1", sent_before_s=0.5) == []
-
-
-def test_an_answer_that_comes_twice_or_late_starts_nothing_twice():
-    """Activations: the second copy, and one that outlived its lease, which is given back."""
-    story = Story().join()
-    story.survey({"a": 0, "b": 0}, mine=[4])
-    ask = story.last(ev.AskActivate)
-    story.tell(ev.Answered(ask, Activation(5, 0.0)))
-    assert story.given(ev.RunHandler)
-    assert story.tell(ev.Answered(ask, Activation(5, 0.0))) == []
-    story.survey({"a": 0, "b": 0}, mine=[5])
-    ask = story.last(ev.AskActivate)
-    story.wait(0.95 * LEASE_S)
-    story.tell(ev.Answered(ask, Activation(6, 0.0)))
-    assert not story.given(ev.RunHandler)
-    assert story.last(ev.AskRelease).epoch == 6
 
 
 def test_what_was_granted_in_an_answer_that_got_lost_is_given_back():
@@ -368,18 +283,6 @@ def test_a_namesake_that_is_about_to_count_as_dead_is_waited_for_a_little_longer
         while not ok and not story.given(ev.AskJoin):
             story.wait(story.machine.next_deadline() - story.now_s)
     assert story.now_s - began_s < 1.06 * LEASE_S
-
-
-def test_a_member_whose_namesake_died_comes_in_when_that_is_known():
-    """Also after answers that never came."""
-    story = Story()
-    story.tell(ev.Started())
-    story.tell(ev.AskFailed(story.last(ev.AskJoin), "refused"))
-    story.wait(PERIOD_S)
-    story.answer(ev.AskJoin, Joined(ok=False, other_alive_ms=9_000.0, era="one"))
-    story.wait(9.0)
-    story.answer(ev.AskJoin, Joined(ok=True, other_alive_ms=0.0, era="one"))
-    assert story.machine.state is Phase.MEMBER
 
 
 def test_a_namesake_is_asked_for_when_it_can_have_gone():

@@ -49,10 +49,6 @@ def changes_at(before: Topology, after: Topology, name: ClusterId) -> Changes:
     return changes_of_links(before, after, name, [one.id for one in before.neighbors(name)])
 
 
-def test_nothing_is_to_do_where_nothing_is_different() -> None:
-    assert changes_at(THREE, replace(THREE, version=7), A) == Changes()
-
-
 def test_links_come_and_go_at_their_ends_only() -> None:
     after = replace(THREE, links=(link(A, C, 9.0), link(B, C, 5.0)))
     at_a = changes_at(THREE, after, A)
@@ -291,8 +287,3 @@ def test_differences_are_told_in_lines() -> None:
         "~ link a-b: 5 ms to 7 ms",
         "+ link b-d, 0 ms",
     ]
-
-
-def test_a_list_of_servers_has_too_many_words_for_a_line() -> None:
-    before, after = (replace(THREE, clusters=(one,), links=()) for one in (POOL, cluster(B)))
-    assert differences(before, after) == ["~ cluster b servers: another one"]

@@ -127,20 +127,6 @@ def test_a_list_that_is_none_is_refused_and_the_old_one_stays(listed):
     assert {server.id for server in client.servers} == {"a", "b"}
 
 
-def test_a_list_without_the_own_server_and_otherwise_unchanged():
-    """0/0 in the rules: any server, as if the own one had gone."""
-    seen = Counter()
-    for seed in range(60):
-        client = ClientSession("me", urls("abc"), Random(seed), change_wait_s=0.0)
-        (asked,) = client.handle(Started(), 0.0)
-        client.handle(Connected(asked.attempt, told("x", "abc")), 0.0)  # says that it is another
-        client.handle(Announced(asked.attempt, told("x", "abc", 2)), 0.0)
-        client.handle(Announced(asked.attempt, told("x", "abcd", 3)), 0.0)
-        commands = client.handle(TimerFired(), 0.0)
-        seen[connects(commands)[0].server.id] += 1
-    assert set(seen) <= set("abcd")
-
-
 def test_the_groups_are_asked_in_their_order():
     """Four servers, own gone, two survivors, eight new ones: the new ones, then the survivors,
     then a pause, then all of them."""

@@ -62,30 +62,6 @@ def test_stamps_are_ordered_by_version_and_then_by_cluster() -> None:
     assert sorted([ordered[i] for i in (4, 0, 5, 2, 1, 3)]) == ordered
 
 
-def test_a_proposal_becomes_the_next_version() -> None:
-    one = machine()
-    taken, adopt = propose(one, 0, hops(3))
-    assert taken == ev.Taken(1, Stamp(1, "a", 1))
-    assert isinstance(adopt, ev.Adopt)
-    assert (adopt.configuration, adopt.configuration.lineage) == (one.current, (Stamp(0),))
-
-
-def test_an_older_version_is_refused_and_nothing_changes() -> None:
-    one = machine()
-    propose(one, 0, hops(3))
-    (refused,) = propose(one, 0, hops(4))
-    assert isinstance(refused, ev.Refused)
-    assert (refused.reason, refused.current) == (Reason.VERSION_CONFLICT, Stamp(1, "a", 1))
-    assert one.current.topology.max_hops == 3
-
-
-def test_a_version_that_is_not_there_yet_is_refused_too() -> None:
-    one = machine()
-    (refused,) = propose(one, 1, hops(4))
-    assert isinstance(refused, ev.Refused)
-    assert (refused.reason, refused.current) == (Reason.VERSION_CONFLICT, Stamp(0))
-
-
 def test_after_the_last_version_there_is_none() -> None:
     """A higher one would be believed by nobody. Stamps beyond it are none."""
     one = machine()
@@ -116,15 +92,6 @@ def test_a_higher_stamp_is_asked_for_once() -> None:
     assert one.handle(ev.StampHeard("c", Stamp(3, "c")), 1.0) == [ev.Ask("c")]
 
 
-def test_an_answer_that_is_older_by_now_changes_nothing() -> None:
-    one, older = machine(), chain("b", 3)
-    one.handle(ev.StampHeard("b", older.stamp), 0.0)
-    newer = chain("c", 3, 4)
-    one.handle(ev.Received(newer), 0.0)
-    assert one.handle(ev.Received(older, "b"), 0.0) == []
-    assert one.current == newer
-
-
 def test_an_answer_of_no_use_is_not_asked_for_again_at_once() -> None:
     one = machine()
     for come_to in (ev.NotReceived("b"), ev.Received(FILE, "b")):
@@ -146,31 +113,6 @@ def test_whose_answer_takes_long_to_read_is_asked_seldom() -> None:
         assert one.handle(ev.StampHeard("b", Stamp(2, "c")), 0.5 * COSTS_PAUSED) == [ev.Ask("b")]
 
 
-def test_who_loses_a_race_is_told_and_keeps_its_text() -> None:
-    one, winner = machine("a"), machine("b")
-    propose(one, 0, hops(3))
-    propose(winner, 0, hops(4))
-    one.handle(ev.StampHeard("b", Stamp(1, "b", 1)), 0.0)
-    lost = one.current
-    _, superseded = one.handle(ev.Received(winner.current, "b"), 0.0)
-    assert superseded == ev.Superseded(lost, Stamp(1, "b", 1))
-    assert one.superseded == lost
-    propose(one, 1, hops(5))
-    assert one.superseded is None
-
-
-def test_who_is_built_on_in_the_end_has_not_lost_either() -> None:
-    """A cluster that had the loser's took the next one, before it heard of the winner."""
-    one, winner = machine("a"), machine("b")
-    propose(one, 0, hops(3))
-    propose(winner, 0, hops(4))
-    built = chain("c", 5, base=one.current)
-    one.handle(ev.Received(winner.current, "b"), 0.0)
-    assert one.superseded is not None
-    assert one.handle(ev.Received(built, "c"), 0.0) == [ev.Adopt(built)]
-    assert one.superseded is None
-
-
 def test_who_has_lost_after_all_is_told_again() -> None:
     """What was built on it lost, against what was built on the one that had won at first."""
     one, winner = machine("a"), machine("b")
@@ -184,15 +126,6 @@ def test_who_has_lost_after_all_is_told_again() -> None:
     told = ev.Superseded(lost, last.stamp)
     assert one.handle(ev.Received(last, "d"), 0.0) == [ev.Adopt(last), told]
     assert one.superseded == lost
-
-
-def test_who_is_built_on_has_not_lost() -> None:
-    one = machine("a")
-    propose(one, 0, hops(3))
-    built = chain("c", 5, base=chain("b", 4, base=one.current))
-    assert one.handle(ev.Received(built, "b"), 0.0) == [ev.Adopt(built)]
-    rival = chain("z", 1, 2, 3, 4)
-    assert len(one.handle(ev.Received(rival, "b"), 0.0)) == 2, "and later it has"
 
 
 def test_a_store_has_to_take_it_first() -> None:

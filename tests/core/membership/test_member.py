@@ -75,6 +75,8 @@ def test_all_that_is_different_is_done_in_order(told: Told) -> None:
         *(steps.PartFrom, steps.LinkTo, steps.SetDelay, steps.SetDelay),
         *(steps.SetLimits, steps.SetPolicy, steps.TellNeighbors),
     ]
+    assert only(steps.SayStamp, found).stamp == told.configuration.stamp
+    assert only(steps.TellClients, found).configuration.topology == EVERYTHING
     assert only(steps.GoBy, found).topology == told.member.topology
     assert only(steps.PartFrom, found).cluster == C
     assert only(steps.LinkTo, found).neighbor.url == "http://d"
@@ -83,26 +85,6 @@ def test_all_that_is_different_is_done_in_order(told: Told) -> None:
     assert delays[1].delay_ms == 9.0
     assert only(steps.SetLimits, found).limits == {"servers": 3}
     assert only(steps.SetPolicy, found).rules == {"policy": "paper"}
-
-
-@pytest.mark.parametrize("after", [FOUR, EVERYTHING, WITHOUT_A])
-def test_neighbors_hear_the_new_stamp_first_and_how_things_are_last(
-    told: Told, after: Topology
-) -> None:
-    """Also where nothing is different here: they ask for what they have not heard of."""
-    found = told.adopt(after, [B, C])
-    assert only(steps.SayStamp, found).stamp == told.configuration.stamp
-    assert kinds(found)[0] is steps.SayStamp
-    assert kinds(found)[-1] is steps.TellNeighbors
-
-
-@pytest.mark.parametrize("after", [EVERYTHING, WITHOUT_A])
-def test_clients_know_the_servers_before_the_cluster_takes_nothing_more(
-    told: Told, after: Topology
-) -> None:
-    found = told.adopt(after, [B, C])
-    assert only(steps.TellClients, found).configuration.topology == after
-    assert kinds(found)[1] is steps.TellClients
 
 
 def test_a_cluster_that_is_removed_drains_over_the_links_that_it_has(told: Told) -> None:

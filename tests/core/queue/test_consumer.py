@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from spillover.core.agenda import STALE_MAX
 from spillover.core.queue import consumer_events as cn
 from spillover.core.queue.consumer import ConsumerMachine, ConsumerSettings
 
@@ -76,15 +75,6 @@ def test_what_is_learned_follows_the_objects_that_came() -> None:
     assert machine.access["p1"] == pytest.approx(0.9 * 0.75 + 0.1 * 0.5, abs=0.02)
 
 
-def test_who_is_not_to_learn_asks_as_it_was_told() -> None:
-    machine = consumer(access={"p1": 0.9, "p2": 0.1})
-    take = ask(machine, cn.Started())
-    for count in range(20):
-        machine.handle(cn.Given(take.take, "p2", f"g{count}", VISIBILITY_S), 0.0)
-        take = ask(machine, cn.Handled(f"g{count}", well=True))
-    assert machine.access == {"p1": 0.9, "p2": 0.1}
-
-
 def test_an_address_is_followed() -> None:
     machine = consumer()
     take = ask(machine, cn.Started())
@@ -120,13 +110,6 @@ def test_an_object_is_extended_while_it_is_handled_and_then_acknowledged() -> No
     assert ack in machine.handle(cn.TimerFired(), again_s), "that was the answer to something else"
     assert machine.handle(cn.Heard("g", "ack", known=True), 7.7) == [cn.Settled("g", known=True)]
     assert machine.handle(cn.TimerFired(), 9.0) == []
-
-
-def test_what_was_not_done_is_given_back() -> None:
-    machine = consumer()
-    take = ask(machine, cn.Started())
-    hold(machine, take, "g")
-    assert cn.Tell(take.producer, "g", "nack") in machine.handle(cn.Handled("g", well=False), 1.0)
 
 
 def test_a_consumer_that_was_held_up_says_by_how_much_it_came_too_late() -> None:
@@ -273,20 +256,6 @@ def test_many_takes_that_fail_together_are_one_failure() -> None:
     assert len(machine.handle(cn.TimerFired(), again_s)) == 8, "all hands ask again, each once"
 
 
-def test_a_producer_that_answers_is_not_passed_over_for_longer_the_next_time() -> None:
-    machine = consumer(producers=("p1",))
-    take = ask(machine, cn.Started())
-    machine.handle(cn.Unreachable(take.take, "p1"), 0.0)
-    take = ask(machine, cn.TimerFired(), machine.next_deadline())
-    machine.handle(cn.Unreachable(take.take, "p1"), 1.0)
-    again_s = machine.next_deadline()
-    assert 2.0 <= again_s <= 3.0, "twice as long as the first time"
-    take = ask(machine, cn.TimerFired(), again_s)
-    take = ask(machine, cn.Nothing(take.take), again_s)
-    machine.handle(cn.Unreachable(take.take, "p1"), again_s)
-    assert 0.5 <= machine.next_deadline() - again_s <= 1.0
-
-
 def test_a_failed_producer_that_is_never_asked_does_not_wake_the_machine_for_ever() -> None:
     """An object's address may lead to where nothing is asked for."""
     machine = consumer(producers=("p1",))
@@ -322,27 +291,3 @@ def test_a_take_that_was_answered_is_not_checked() -> None:
     hold(machine, take, "g", now_s=1.0)
     machine.handle(cn.TimerFired(), 4.0)
     assert machine.handle(cn.TimerFired(), 5.0) == []
-
-
-def test_what_is_over_is_not_kept_until_it_would_be_extended() -> None:
-    machine = consumer()
-    take = ask(machine, cn.Started())
-    for k in range(5 * STALE_MAX):
-        given = cn.Given(take.take, take.producer, f"g{k}", 3600.0)
-        machine.handle(given, 0.0)
-        take = ask(machine, cn.Handled(f"g{k}", well=True))
-        machine.handle(cn.Heard(f"g{k}", "ack", known=True), 0.0)
-        assert len(machine._agenda) <= STALE_MAX + 6
-    machine.check()
-
-
-def test_a_grant_that_is_given_twice_is_handled_once() -> None:
-    """No producer does that."""
-    machine = consumer(at_once=2)
-    first, second = (one for one in machine.handle(cn.Started(), 0.0) if isinstance(one, cn.Take))
-    hold(machine, first, "g")
-    again = machine.handle(cn.Given(second.take, second.producer, "g", VISIBILITY_S), 0.0)
-    assert not [one for one in again if isinstance(one, cn.Handle | cn.Tell)]
-    machine.check()
-    machine.handle(cn.Handled("g", well=True), 1.0)
-    assert cn.Settled("g", known=True) in machine.handle(cn.Heard("g", "ack", known=True), 1.0)

@@ -12,19 +12,6 @@ from spillover.core.queue.grants import ACKNOWLEDGED_MAX, Grants
 from support.queue_machines import EVEN, ONLY_HERE, given, producer, put, taken
 
 
-def test_an_object_that_waits_is_given_at_once() -> None:
-    machine = producer()
-    assert put(machine, 1) == [ev.Accept(1, 1)]
-    give = given(machine.handle(taken(7, ONLY_HERE), 1.0))
-    assert (give.ref, give.number, give.probes) == (7, 1, 1)
-
-
-def test_a_consumer_that_waits_is_given_the_next_object() -> None:
-    machine = producer()
-    assert machine.handle(taken(7, ONLY_HERE), 0.0) == []
-    assert given(put(machine, 1, 2.0)).ref == 7
-
-
 def test_consumers_that_wait_are_served_first_come() -> None:
     machine = producer()
     for ref in (7, 8, 9):
@@ -116,14 +103,6 @@ def test_an_offer_that_is_declined_costs_nobody_anything() -> None:
     machine.handle(ev.OfferAnswered(offer.offer.grant, taken=False), 1.0)
     assert (machine.objects.buffered, machine.objects.deliveries(1)) == (1, 0)
     assert given(machine.handle(taken(7, ONLY_HERE), 2.0)).number == 1
-
-
-def test_a_take_that_is_over_declines_an_offer() -> None:
-    machine = producer()
-    machine.handle(taken(7, ONLY_HERE), 0.0)
-    assert given(put(machine, 1)).ref == 7
-    offer = ev.Offer("take7", "p2", "grant", 2)
-    assert machine.handle(ev.OfferCame(3, offer), 1.0) == [ev.AnswerOffer(3, taken=False)]
 
 
 def test_a_take_that_waits_is_pointed_to_an_offer() -> None:
@@ -320,15 +299,6 @@ def test_with_as_many_dead_as_there_can_be_nothing_dies() -> None:
     assert machine.objects.buffered == 1
 
 
-def test_what_was_stored_before_is_there_in_its_order() -> None:
-    machine = producer()
-    for number, deliveries, dead in ((1, 1, False), (2, 9, True), (3, 0, False)):
-        machine.handle(ev.Recovered(number, deliveries, dead), 0.0)
-    machine.check()
-    assert (list(machine.objects), list(machine.objects.dead)) == ([1, 3], [2])
-    assert machine.objects.deliveries(1) == 1
-
-
 def test_what_was_granted_too_often_as_the_process_died_is_dead_at_the_start() -> None:
     machine = producer(deliveries_max=3, dead_limit=1)
     assert machine.handle(ev.Recovered(1, 2, dead=False), 0.0) == []
@@ -389,24 +359,6 @@ def test_no_more_calls_are_held_than_there_is_room_for() -> None:
     assert refused == [ev.RefuseTake(8, ev.Reason.QUEUE_FULL)]
 
 
-def test_with_as_many_grants_as_there_can_be_an_object_waits() -> None:
-    machine = producer(unacked_limit=1)
-    put(machine, 1)
-    put(machine, 2)
-    grant = given(machine.handle(taken(7, ONLY_HERE), 0.0)).grant
-    assert machine.handle(taken(8, ONLY_HERE), 0.0) == []
-    machine.check()
-    assert given(machine.handle(ev.Acked(9, grant), 1.0)).ref == 8
-
-
-def test_a_drain_gives_what_is_here_to_whoever_asks_here() -> None:
-    machine = producer()
-    put(machine, 1)
-    machine.handle(ev.Drain(), 1.0)
-    assert given(machine.handle(taken(7, ONLY_HERE), 1.0)).number == 1
-    assert machine.handle(taken(8, ONLY_HERE), 1.0) == [ev.RefuseTake(8, ev.Reason.DRAINING)]
-
-
 def test_an_offer_waits_until_there_is_memory_for_its_object() -> None:
     machine = producer(buffers=9, held_limit_bytes=100)
     assert machine.handle(ev.Offered(1, 50.0, 150), 0.0) == [ev.Admit(1)], "else it never would"
@@ -430,13 +382,6 @@ def test_whoever_leaves_lets_a_smaller_one_in() -> None:
     commands = machine.handle(ev.TimerFired(), 5.0)
     assert commands == [ev.RefuseOffer(2, ev.Reason.QUEUE_FULL), ev.Admit(3)]
     machine.check()
-
-
-def test_an_object_that_was_given_cannot_be_fetched_again() -> None:
-    machine = producer()
-    put(machine, 1)
-    grant = given(machine.handle(taken(7, ONLY_HERE), 0.0)).grant
-    assert machine.handle(ev.Fetched(8, grant), 0.0) == [ev.Told(8, known=False)]
 
 
 def test_two_holders_may_have_probes_of_the_same_name() -> None:

@@ -73,11 +73,11 @@ def test_what_was_rejected_before_and_what_failed_says_nothing_of_it(how):
     assert run.problem == "404 8", "what was said last"
 
 
-@pytest.mark.parametrize("share", [0.1, 0.3, 0.6])
+@pytest.mark.parametrize("share", [0.1, 0.6])
 def test_a_client_that_sends_nonsense_has_no_server_blamed(share):
     """A share of the jobs no server takes. Of one run for each server at most is taken note."""
     answers, random = TypeAnswers(), Random(1)
-    for _ in range(50_000):
+    for _ in range(5_000):
         server = random.randrange(4)
         if random.random() < share:
             answers.not_done(server, BATCH, REJECTED, "422")

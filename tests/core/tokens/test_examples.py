@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from spillover.model.type_groups import TypeGroups
 from support.unlike_pools import DrivenPool, Visit, pool_of
 
 TWO = ({"A": 1, "B": 1}, {"A": ("A", 2), "B": ("B", 2)}, {"x": "A B", "y": "B"})
@@ -35,60 +30,7 @@ def test_the_trace_of_the_notes():
     assert [pool.arrive(6, "x"), pool.arrive(7, "x")] == ["B", "A"]
 
 
-@given(st.integers(1, 6), st.lists(st.integers(0, 5), max_size=40))
-def test_one_token_per_server_assigns_the_longest_idle(count, steps):
-    """With neither classes nor types: as a queue of idle servers does it."""
-    ids = [f"s{number}" for number in range(count)]
-    pool = driven(dict.fromkeys(ids, 1))
-    idle, busy = list(ids), []
-    for ref, step in enumerate(steps):
-        if step < 3 and idle:
-            expected = idle.pop(0)
-            assert pool.arrive(ref) == expected
-            busy.append((ref, expected))
-        elif busy:
-            ended, server = busy.pop(step % len(busy))
-            assert pool.end(ended) == []
-            idle.append(server)
-
-
-def test_a_server_that_has_ended_its_slow_start_has_ended_it_for_good():
-    """More tokens than there were then are shared evenly with the others."""
-    pool = driven({"A": 1, "B": 1}, {"all": ("A B", 4)})
-    pool.put(A=False)
-    pool.put(A=True)
-    ref, served = 0, []
-    while served.count("A") < 3:
-        served.append(pool.arrive(ref))
-        pool.end(ref)
-        ref += 1
-    pool.limit(all=10)
-    assert Counter(pool.arrive(ref + more) for more in range(10)) == {"A": 5, "B": 5}
-
-
-# --- one after another --------------------------------------------------------------------------
-
-
 # --- servers come and go ------------------------------------------------------------------------
-
-
-def test_a_class_without_servers_has_its_tokens_out_and_gets_them_back_slowly():
-    """One at once, one more with each job that is served, and the job's own."""
-    pool = driven({"A": 1}, {"A": ("A", 4)})
-    pool.arrive(1)
-    pool.put(A=False)
-    assert pool.counts("A") == {"limit": 4, "available": 0, "held": 1, "out": 3, "retiring": 0}
-    assert pool.arrive(2) == "blocked"
-    pool.end(1)
-    assert pool.counts("A")["out"] == 4
-    assert pool.put(A=True) == [2]
-    assert pool.counts("A")["out"] == 3
-    pool.end(2)
-    assert pool.counts("A") == {"limit": 4, "available": 2, "held": 0, "out": 2, "retiring": 0}
-    for ref, available in ((3, 3), (4, 4)):
-        pool.arrive(ref)
-        pool.end(ref)
-        assert pool.counts("A")["available"] == available
 
 
 def test_a_server_that_is_back_gets_few_jobs_where_another_can_take_them():
@@ -128,20 +70,6 @@ def test_a_server_that_fails_more_than_others_is_left_alone():
     assert pool.counts("A")["available"] == 3
 
 
-def test_it_is_held_against_what_one_of_the_others_fails_not_all_of_them():
-    """A third of the work fails on each, then all on one: that the others' add up to a whole is no
-    reason to spare it."""
-    names = "ABCD"
-    pool = driven(dict.fromkeys(names, 1), {one: (one, 3) for one in names}, {"x": "A B C D"})
-    jobs = dict.fromkeys(names, 0)
-    for ref in range(1, 200):
-        server = pool.at(ref / 10).arrive(ref, "x")
-        jobs[server] += 1
-        is_bad = jobs[server] % 3 == 0 or (server == "A" and ref > 100)
-        pool.end(ref, "failed" if is_bad else "done")
-    assert [server.state for server in pool.servers.servers] == ["degraded", "up", "up", "up"]
-
-
 def test_the_only_server_of_a_type_goes_on_however_well_others_do():
     pool = driven({"A": 1, "B": 1}, {"A": ("A", 3), "B": ("B", 3)}, {"a": "A", "b": "A B"})
     for ref in range(0, 100, 2):
@@ -151,18 +79,6 @@ def test_the_only_server_of_a_type_goes_on_however_well_others_do():
         pool.end(ref, "failed")
         pool.end(ref + 1)
         assert pool.servers.servers[0].state == "up"
-
-
-def test_where_all_fail_none_is_left_alone():
-    pool = driven({"A": 1, "B": 1}, {"A": ("A", 3), "B": ("B", 3)}, {"a": "A", "b": "B"})
-    for ref in range(0, 400, 2):
-        pool.wake(ref / 10)
-        pool.arrive(ref, "a")
-        pool.arrive(ref + 1, "b")
-        states = {server.state for server in pool.servers.servers}
-        assert states == {"up"} or ref < 100, "at first it is not known that all do"
-        for running in list(pool.servers.jobs_by_ref):
-            pool.end(running, "failed")
 
 
 # --- what is told -------------------------------------------------------------------------------
@@ -228,19 +144,6 @@ def test_estimates_go_by_the_rates_of_the_servers_that_fit():
     assert pool.servers.stay_s(Visit(0, "x"), 0.5) == pytest.approx(1.5 + 1.0 + 0.25 + 0.5)
 
 
-def test_a_type_that_nobody_serves_has_no_servers():
-    pool = driven(*TWO)
-    other = pool_of({"C": 1}, {"C": ("C", 1)}, {"z": "C"})
-    groups = TypeGroups.of({"a": pool_of(*TWO), "b": other})
-    servers = type(pool.servers)(pool_of(*TWO), groups, "a", 1.0, 0.0, 0.0)
-    fitting = servers.fitting(groups.index_of("z"))
-    assert (fitting.up, fitting.working, fitting.ready, fitting.idle) == (0, 0, False, 0)
-    assert pool.arrive(1, "z") == "blocked"
-    assert not own_load(pool, "z").may_keep
-    assert pool.arrive(2, "x") == "A"
-    pool.leave(1)
-
-
 def test_work_is_learned_from_how_it_was_shared():
     """Two jobs at a time on a server of rate 2: each had half of it."""
     pool = driven({"A": 2}, {"A": ("A", 2)})
@@ -277,14 +180,6 @@ def test_a_stuck_server_is_not_counted_on():
     assert pool.servers.working == 2
     pool.servers.stuck.update((1, 2))
     assert pool.servers.working == 1, "B has a place left"
-
-
-def test_of_servers_one_after_another_one_that_is_stuck_is_enough():
-    """Its other tokens are seats at it: no place where anything could start."""
-    pool = driven({"A": 1, "B": 1}, {"A": ("A", 3), "B": ("B", 3)}, discipline="fcfs")
-    assert pool.arrive(1) == "A"
-    pool.servers.stuck.add(1)
-    assert pool.servers.working == 1
 
 
 def test_what_is_told_of_the_cluster_is_of_the_servers_that_take_jobs():

@@ -19,30 +19,6 @@ def bucket_of(rates, limits, joins):
     return Bucket(classes, 0.0, Loads([[rate] for rate in rates], joins))
 
 
-def test_a_fast_server_has_more_jobs_by_the_root_of_its_speed():
-    """Of idle ones the fastest is first; rates 4 and 1 stand as 2 to 1."""
-    bucket = bucket_of([1.0, 4.0], [6, 6], [(0, 1)])
-    taken = [bucket.choose((0, 1)) for ref in range(6) if bucket.seize(bucket.choose((0, 1)), ref)]
-    assert taken == [0, 1, 1, 0, 1, 1], "what comes next, after each"
-
-
-def test_what_others_are_short_of_is_taken_last():
-    """X may join A and B, Y B and C. With C full, B is all that Y has left."""
-    bucket = bucket_of([1.0, 1.0, 1.0], [4, 4, 4], [(0, 1), (1, 2)])
-    x, y = (0, 1), (1, 2)
-    for ref in range(4):
-        bucket.seize(2, ref)
-    for ref in range(4, 7):
-        bucket.seize(1, ref)
-    assert bucket.choose(y) == 1
-    bucket.seize(0, 7)
-    assert bucket.choose(x) == 0
-    bucket.seize(0, 8)
-    bucket.seize(0, 9)
-    bucket.check()
-    assert bucket.choose(x) == 0, "as many jobs as B, and y can do nothing with it"
-
-
 STEPS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99)), max_size=80)
 LIMITS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 

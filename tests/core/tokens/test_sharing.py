@@ -41,12 +41,6 @@ def stepped(rate, arrivals, step_s):
     return ends
 
 
-def test_two_jobs_have_half_of_it_each():
-    """The second comes when the first is half done: 1 s alone, 2 s shared, then 1 s alone."""
-    ends = run(SharedServer(2.0), [(0.0, 4.0), (1.0, 4.0)])
-    assert ends == pytest.approx({0: 3.0, 1: 4.0})
-
-
 WORKS = st.integers(1, 40).map(lambda tenths: tenths / 10)
 ARRIVALS = st.lists(
     st.tuples(st.integers(0, 50).map(lambda tenths: tenths / 10), WORKS), max_size=8

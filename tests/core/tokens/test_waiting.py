@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from types import SimpleNamespace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,39 +52,3 @@ def test_whoever_comes_back_waits_where_it_was(data):
         for kind, line in enumerate(waiting.lines):
             ours = [number for number in sorted(there) if there[number].kind == kind]
             assert list(line.visits) == ours
-
-
-class CountedLine(dict):
-    """A line that counts how many are moved in it, and how many are looked at."""
-
-    def __init__(self, visits):
-        super().__init__(visits)
-        self.steps = 0
-
-    def __iter__(self):
-        for one in list(super().__iter__()):
-            self.steps += 1
-            yield one
-
-    def __reversed__(self):
-        return reversed(list(super().__iter__()))
-
-    def move_to_end(self, key, last=True):
-        self.steps += 1
-        kept = [(one, self[one]) for one in super().__iter__() if one != key]
-        moved = [(key, self[key])]
-        self.clear()
-        self.update([*kept, *moved] if last else [*moved, *kept])
-
-
-@pytest.mark.parametrize("place", [0, 2, 997, 999])
-def test_a_long_line_costs_nothing_near_its_ends(place):
-    """Refused ones come back again and again, however many wait: those at the front, that began
-    first, and newcomers that have just gone by."""
-    waiting = WaitingLines(JOINS, 2)
-    numbers = [waiting.join(0, Visit(ref, 0)) for ref in range(1000)]
-    visit = waiting.leave(0, numbers[place])
-    line = waiting.lines[0].visits = CountedLine(waiting.lines[0].visits)
-    waiting.put_back(0, numbers[place], visit)
-    assert line.steps <= 8
-    assert list(line) == numbers

@@ -1,7 +1,5 @@
-"""What three formulas of `adaptive` give: when the first of many servers is free, what the way
-counts, and how long a queue is that is surely there. That the choice uses them is in
-`test_adaptive`.
-"""
+"""What two formulas of `adaptive` give: what the way counts, and how long a queue is that is surely
+there. That the choice uses them is in `test_adaptive`."""
 
 from __future__ import annotations
 
@@ -13,29 +11,6 @@ from hypothesis import strategies as st
 
 from spillover.policy.overflow import adaptive
 from support.loads import neighbor_loads, own_load
-
-
-@pytest.mark.parametrize(
-    ("residual", "load", "servers", "first"),
-    [
-        (0.5, 1.0, 8, 0.5),
-        (1.0, 0.9, 8, 1.0),
-        (2.5, 0.0, 8, 2.5),
-        (2.5, 1.0, 8, 1.0 + 1.5 / 8),
-        (2.5, 3.0, 8, 1.0 + 1.5 / 8),
-        (2.5, 1.0, 1, 2.5),
-        (2.5, 0.5, 4, 2.5 - 1.5 * 0.75 / 8),
-    ],
-)
-def test_of_many_uneven_services_the_first_ends_sooner_the_higher_the_load(
-    residual, load, servers, first
-):
-    """Without load, and of one server, a whole residual is left, at load 1 its excess by the
-    servers; what is no more uneven than exponential work stays as it is. Here and there alike."""
-    own = own_load(4, servers, residual=residual, load=load)
-    assert adaptive.wait_here_s(own) == pytest.approx(own.departure_s * (4 + first))
-    there_s = adaptive.wait_after_s(100.0, servers, load, residual, 0.01, 0.0)
-    assert there_s == pytest.approx(0.01 * (100.0 + first))
 
 
 @pytest.mark.parametrize(

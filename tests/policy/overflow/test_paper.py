@@ -44,26 +44,6 @@ def twin_probabilities(queue_length, servers, may_keep, reject_near, eligible):
     return {KEEP: accept, **shares}
 
 
-def measured_probabilities(choose, count):
-    """The measure of the draws that lead to each choice: choices grow with the draw, so one search
-    by halving finds each break point."""
-    start, found = 0.0, {}
-    for choice in range(KEEP, count):
-        low, high = start, 1.0
-        if choose(low) > choice:
-            found[choice] = 0.0
-            continue
-        for _ in range(60):
-            middle = (low + high) / 2
-            if middle < 1.0 and choose(middle) <= choice:
-                low = middle
-            else:
-                high = middle
-        found[choice] = high - start
-        start = min(high, ALMOST_ONE)
-    return found
-
-
 @st.composite
 def situations(draw):
     """What a cluster may know: any queue, unlike m, up to six neighbors, some not eligible."""
@@ -76,15 +56,6 @@ def situations(draw):
     # At equality rounding decides whether a weight is 0; that edge has its own test below.
     assume(all(near == 1.0 or abs(near - reject) > 1e-6 for near in reject_near))
     return queue_length, servers, may_keep, reject_near, eligible
-
-
-@given(situations())
-def test_every_choice_has_exactly_the_probability_of_the_paper(situation):
-    """Over all draws, KEEP comes out with P_k and y with (1 - P_k) P_ky, to within 1e-9."""
-    expected = twin_probabilities(*situation)
-    measured = measured_probabilities(lambda draw: paper(*situation, draw)[0], len(situation[-1]))
-    for choice, measure in measured.items():
-        assert measure == pytest.approx(float(expected.get(choice, 0)), abs=1e-9)
 
 
 @given(situations(), draws)
@@ -114,34 +85,6 @@ def test_weights_tell_what_the_choice_was_made_from(situation, draw):
             assert weights[y] == pytest.approx(expected, abs=1e-9)
 
 
-@given(situations(), draws)
-def test_only_eligible_neighbors_are_chosen(situation, draw):
-    """Whatever is known: the choice is KEEP or a neighbor that may be asked."""
-    choice, _ = paper(*situation, draw)
-    assert choice == KEEP or situation[-1][choice]
-
-
-@given(st.integers(1, 12), st.lists(probabilities, max_size=5), draws)
-def test_an_empty_queue_always_accepts(servers, reject_near, draw):
-    """N = 0 gives P = 1: kept, however attractive the neighbors look."""
-    assert paper(0, servers, True, reject_near, [True] * len(reject_near), draw)[0] == KEEP
-
-
-@given(st.integers(0, 60), st.booleans(), st.lists(probabilities, max_size=5), draws)
-def test_without_an_eligible_neighbor_it_is_kept(queue_length, may_keep, reject_near, draw):
-    """KEEP comes out even where keeping is not allowed: the machine says what to do then."""
-    nobody = [False] * len(reject_near)
-    assert paper(queue_length, 5, may_keep, reject_near, nobody, draw)[0] == KEEP
-
-
-def test_stale_knowledge_with_negative_weights_counts_as_zero():
-    """N = m gives Pbar = 1/2; a neighbor with Rbar = 3/4 would have weight -1/2: never chosen."""
-    for step in range(1000):
-        choice, weights = paper(5, 5, True, [0.75, 0.25], [True, True], step / 1000)
-        assert choice in {KEEP, 1}
-        assert weights[0] == 0.0
-
-
 @pytest.mark.parametrize("near", [0.5, 0.75, 1.0])
 def test_with_no_positive_weight_the_choice_is_even(near):
     """Pbar = 1/2 and every Rbar at least that: half is kept, the rest goes evenly."""
@@ -153,16 +96,8 @@ def test_with_no_positive_weight_the_choice_is_even(near):
     assert all(weights == [0.0] * 4 for _, weights in choices)
 
 
-def test_one_neighbor_gets_all_that_is_not_kept():
-    """With a single neighbor C makes P_ky = 1, whatever its weight."""
-    for near in (0.0, 0.3, 0.9):
-        choices = [paper(15, 5, True, [near], [True], k / 400)[0] for k in range(400)]
-        assert choices == [KEEP] * 100 + [0] * 300
-
-
 @pytest.mark.parametrize("draw", [0.0, ALMOST_ONE])
-@pytest.mark.parametrize("queue_length", [1, 3, 7, 10_000])
-@pytest.mark.parametrize("servers", [1, 3, 64])
+@pytest.mark.parametrize(("queue_length", "servers"), [(1, 1), (10_000, 3)])
 def test_the_ends_of_the_draw_are_safe(draw, queue_length, servers):
     """0 keeps if keeping is possible at all; just below 1 chooses the last one with a weight."""
     situation = [0.1, 0.0, 1.0], [True, True, True]

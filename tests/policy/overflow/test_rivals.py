@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -91,46 +90,6 @@ def test_the_ends_of_the_draw_are_safe(situation, draw):
         assert choice == twin(*known, there[0], there[0])
     else:
         assert choice in {twin(*known, there[-1], second) for second in there}
-
-
-@pytest.mark.parametrize("may_keep", [True, False])
-def test_without_an_eligible_neighbor_it_is_kept(may_keep):
-    """KEEP comes out even where keeping is not allowed: the machine says what to do then."""
-    assert two_choice(9, 1, may_keep, 0.04, [0, 0], [0.0, 0.0], [False, False], 0.7)[0] == KEEP
-    assert two_choice(9, 1, may_keep, 0.04, [], [], [], 0.7)[0] == KEEP
-
-
-def test_a_tie_goes_to_the_first_drawn():
-    """Equal lengths: draws in [0, 1/2) have 0 first, the others 1, so each gets half."""
-    choices = [
-        two_choice(9, 1, True, 1.0, [2, 2], [0.0, 0.0], [True] * 2, k / 8)[0] for k in range(8)
-    ]
-    assert choices == [0, 0, 0, 0, 1, 1, 1, 1]
-
-
-def test_the_shorter_of_two_gets_three_draws_of_four():
-    """With replacement: only the pair (longer, longer) leads to the longer queue."""
-    choices = [
-        two_choice(9, 1, True, 1.0, [3, 2], [0.0, 0.0], [True] * 2, k / 8)[0] for k in range(8)
-    ]
-    assert choices == [0, 0, 1, 1, 1, 1, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("queue_length", "service_s", "delay_s", "choice"),
-    [
-        (9, 0.040, 0.035, 0),  # 9 > 4 + 5 * 35 / 40 = 8.375
-        (8, 0.040, 0.035, KEEP),
-        (5, 0.040, 0.0, 0),  # no way to go: one more than the neighbor and the request itself
-        (4, 0.040, 0.0, KEEP),
-        (1000, 0.0, 0.001, KEEP),  # a queue that takes no time is shorter than any way
-        (1000, 0.0, 0.0, KEEP),
-    ],
-)
-def test_the_way_counts_as_queue(queue_length, service_s, delay_s, choice):
-    """N > N_y + 1 + m * delay / service, with N_y = 3 and m = 5."""
-    got, _ = two_choice(queue_length, 5, True, service_s, [3], [delay_s], [True], 0.5)
-    assert got == choice
 
 
 @given(st.integers(0, 100), st.booleans(), st.lists(st.booleans(), max_size=5), st.floats(0, 0.99))
