@@ -20,7 +20,6 @@ from spillover.core.overflow.machine import NodeMachine
 from spillover.inputs.random_faults import random_faults
 from spillover.inputs.topology_file import load_topology
 from spillover.live.engine.timers import Timers
-from spillover.model.faults import FaultSchedule
 from spillover.model.unlike_servers import Server, ServerClass
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.faults import Faults, build_faulty_federation
@@ -85,49 +84,11 @@ def unlike(seed):
     return unlike_sites.two_sites(), unlike_sites.schedule(seed, DURATION_S)
 
 
-def change(world, clusters):
-    """Clusters a and b of a ring part, and join again after and before their link has closed; a has
-    fewer servers and then more, e is removed and comes back."""
-    a, b, e = (clusters[name] for name in "abe")
-
-    def part(at_s, one, other):
-        def told():
-            one.feed(ev.Part(one.machine.neighbors.index[other.id]))
-
-        world.at(at_s, told)
-
-    def join(at_s, one, other):
-        world.at(at_s, one.feed, ev.Join(other.id, 0.01, ramp=True))
-
-    for one, other in ((a, b), (b, a)):
-        part(0.5, one, other)
-        join(3.2, one, other)
-        part(6.0, one, other)
-        join(7.0, one, other)
-    world.at(1.0, a.feed, ev.SettingsChanged(servers=2, queue_limit=50, max_hops=2))
-    world.at(2.0, a.feed, ev.SettingsChanged(servers=8, queue_limit=5000, max_hops=16))
-    world.at(2.0, a.feed, ev.DelayChanged(a.machine.neighbors.index["e"], 0.08))
-    world.at(2.5, e.feed, ev.Removed())
-    world.at(6.0, e.feed, ev.Restored())
-    for neighbor in ("d", "a"):
-        world.at(6.0, e.feed, ev.Join(neighbor, 0.035, ramp=True))
-
-
-def nothing_changes(world, clusters):
-    """All goes on as at the start."""
-
-
-def fail_at_random(seed, topology):
-    """What simulations are put through, unless told otherwise."""
-    return random_faults(topology, seed, DURATION_S)
-
-
-def simulate(seed, topology, arrivals, *, changes=nothing_changes, faults=fail_at_random):
+def simulate(seed, topology, arrivals):
     """A federation under random faults; its journal."""
     world, journal = World(), Journal()
     clusters, channels = build_faulty_federation(topology, world, seed, journal)
-    Faults(faults(seed, topology), world, clusters, channels)
-    changes(world, clusters)
+    Faults(random_faults(topology, seed, DURATION_S), world, clusters, channels)
 
     def submit(number, arrival):
         home = clusters[arrival.cluster]
@@ -176,13 +137,13 @@ def drive(life, neighbors, seed):
 ASKING = (ev.WorkAsked, ev.NoWorkThere, ev.AskForWork, ev.NoWork)
 
 
-def driven(seeds, made, policy, **told):
+def driven(seeds, made, policy):
     """What was seen of all lives, after the live driver gave the same commands for each event."""
     seen = Counter()
     for seed in seeds:
         topology, arrivals = made(seed)
         topology = topology.with_policy(policy)
-        for (cluster, number), life in simulate(seed, topology, arrivals, **told).items():
+        for (cluster, number), life in simulate(seed, topology, arrivals).items():
             neighbors = [(n.id, n.delay_ms / 1e3) for n in topology.neighbors(cluster)]
             assert drive(life, neighbors, seed) == life.commands
             seen.update(type(event) for event, _ in life.log)
@@ -194,10 +155,10 @@ def driven(seeds, made, policy, **told):
 @pytest.mark.slow
 def test_simulated_lives_with_unlike_servers_through_the_live_driver():
     """Tokens that change, servers that go down and jobs of types, command by command."""
-    seen = driven(range(12, 24), unlike, "adaptive")
+    seen = driven(range(12, 18), unlike, "adaptive")
     for kind in (ev.TokensSet, ev.ServersDown, ev.ServersUp, ev.NotStarted, "restarts", *ASKING):
         assert seen[kind], (kind, seen)
-    assert seen[ev.Start] > 300
+    assert seen[ev.Start] > 150
 
 
 @pytest.mark.slow
@@ -219,21 +180,6 @@ def test_simulated_lives_through_the_live_driver(policy, asks):
     rare = (ev.LinkDown, ev.ForwardLost, ev.ForwardRefused, ev.Cancelled, ev.ReportAsked)
     for kind in (*rare, *asks, ev.Recall, ev.Stop, "restarts"):
         assert seen[kind], (kind, seen)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", ["paper", "adaptive"])
-def test_a_federation_that_changes_through_the_live_driver(policy):
-    """Links that are parted from and joined, limits, a removal; nothing else goes wrong."""
-
-    def nothing_fails(_seed, _topology):
-        return FaultSchedule("nothing", ())
-
-    seen = driven((1,), ring5, policy, changes=change, faults=nothing_fails)
-    told = (ev.Part, ev.Join, ev.SettingsChanged, ev.DelayChanged, ev.Removed, ev.Restored)
-    for kind in (*told, ev.Connect, ev.Disconnect):
-        assert seen[kind], (kind, seen)
-    assert not seen[ev.ForwardLost]
 
 
 def simulated_commands(topology, settings, log, seed, started_s):

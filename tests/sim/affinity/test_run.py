@@ -5,7 +5,6 @@ lost.
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 
 import pytest
 
@@ -13,7 +12,7 @@ from spillover.model.prompt import Prompt
 from spillover.sim.affinity.engine import EngineKind
 from spillover.sim.affinity.federation import AffinitySetting, Federation, play
 from spillover.sim.affinity.rule import AffinityRule
-from spillover.sim.affinity.run import RULES, homes_of, run_affinity, spread
+from spillover.sim.affinity.run import RULES, homes_of, run_affinity
 from spillover_lab.rivals.rules import RIVALS
 
 SETTING = AffinitySetting(engines=2, kind=EngineKind(cache_tokens=200_000))
@@ -69,17 +68,6 @@ def test_where_nothing_is_reused_affinity_costs_little():
     assert ours["mean_s"] < 1.1 * blind["mean_s"]
 
 
-def test_a_node_that_sees_only_first_bytes_does_nearly_as_well():
-    """One site: the rule with all that engines could tell, a node, and the fewest requests."""
-    setting = AffinitySetting(sites=1, engines=4, kind=EngineKind(cache_tokens=200_000))
-    rules = RULES["affinity"], RULES["urls"], RIVALS["least"]
-    told, seen, least = (
-        run_affinity(conversations(400), setting, rule, load=0.8, seed=1) for rule in rules
-    )
-    assert seen["found"] > 0.9 * told["found"] > least["found"]
-    assert seen["mean_s"] < 0.5 * least["mean_s"]
-
-
 def test_one_site_alone_and_equal_seeds():
     """The same seed gives the same figures; with one site nothing moves."""
     setting = AffinitySetting(sites=1, engines=3)
@@ -89,18 +77,6 @@ def test_one_site_alone_and_equal_seeds():
     ]
     assert runs[0] == runs[1] != runs[2]
     assert runs[0]["moved"] == 0.0
-
-
-def test_equal_times_are_spread_until_the_next_one_and_homes_are_of_sessions():
-    prompts = conversations()
-    spread_out = spread(prompts, 1)
-    assert [round(one.time_s) for one in spread_out] != [one.time_s for one in prompts]
-    assert all(before.time_s <= one.time_s for before, one in pairwise(spread_out))
-    for one, before in zip(spread_out, prompts, strict=True):
-        assert one.time_s >= before.time_s
-        assert one[1:] == before[1:]
-    homes = homes_of(prompts, 3, 1, skewed=True)
-    assert len({(one.session, home) for one, home in zip(prompts, homes, strict=True)}) == 120
 
 
 def test_an_answer_from_elsewhere_corrects_what_the_home_expected():

@@ -3,7 +3,6 @@ for work, and the bound of foreign requests that wait, each request to the last 
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 from random import Random
 
@@ -11,38 +10,13 @@ import pytest
 
 from spillover.core.overflow.history import LEFT_IN_TIME, PULLED_BY, REFUSED_BY, WENT_FIRST
 from spillover.core.overflow.neighbor import SENDS_MAX
-from spillover.inputs.topology_file import load_topology
 from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Link, Topology
-from spillover.workloads.generated import bursts
 from support.engines import assert_alike, each_in_full
-
-
-@pytest.fixture(scope="module")
-def fast(require):
-    """The engine, where numba is installed."""
-    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
-    from spillover.sim.fast.overflow import run as overflow
-
-    return overflow
-
-
-BURSTS = [("ring5", 12.0), ("chord10", 8.5)]
-"""Topologies, and for how long."""
-
-
-def constant(_, mean_ms):
-    return mean_ms
 
 
 def exponential(random, mean_ms):
     return random.expovariate(1.0 / mean_ms)
-
-
-def hyperexponential(random, mean_ms):
-    """Of squared coefficient of variation 4, balanced means."""
-    short = random.random() < 0.8873
-    return random.expovariate((1.7746 if short else 0.2254) / mean_ms)
 
 
 def unlike_sites(**settings):
@@ -71,64 +45,24 @@ def arrivals(topology, load, work, *, seed, duration_s=12.0):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("load", "work", "delay_ms", "gossip_period_ms"),
-    [
-        (0.9, exponential, 2.0, 10_000.0),
-        (0.9, constant, 20.0, 50.0),
-        (0.9, hyperexponential, 150.0, 1000.0),
-        (1.5, exponential, 20.0, 50.0),
-        (0.5, hyperexponential, 2.0, 1000.0),
-    ],
-)
-def test_loads_and_laws_give_the_same(fast, load, work, delay_ms, gossip_period_ms):
-    """From a quarter idle to overload, near and far, with state of 50 ms and of 10 s."""
-    topology = unlike_sites(delay_ms=delay_ms, gossip_period_ms=gossip_period_ms)
-    found = assert_alike(fast, topology, arrivals(topology, load, work, seed=4), 4)
-    assert any(hops for _, _, hops in found), "nothing was handed on"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("play", list(zip(BURSTS, (7.0, 10_000.0), strict=True)))
-def test_bursts_give_the_same(fast, play):
-    """As in the paper, with state of any age."""
-    (name, duration_s), gossip_period_ms = play
-    topology = load_topology(name).with_policy("adaptive")
-    topology = replace(topology, gossip_period_ms=gossip_period_ms)
-    schedule = bursts(topology.cluster_ids, duration_s=duration_s, seed=2)
-    assert_alike(fast, topology, schedule, 2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("max_hops", [0, 1, 3])
-def test_deadlines_and_hops_give_the_same(fast, max_hops):
-    """At twice what all can do: half of it expires, on its way and where it waits."""
-    topology = unlike_sites(delay_ms=60.0, max_hops=max_hops, default_deadline_ms=700.123)
-    found = assert_alike(fast, topology, arrivals(topology, 2.0, exponential, seed=6), 6)
-    ends = [outcome for outcome, _, _ in found]
-    assert min(ends.count("expired") + ends.count("refused"), ends.count("done")) > 500
-
-
-@pytest.mark.slow
 def test_work_that_is_asked_for_gives_the_same(fast):
     """Only the smallest site has clients, and reports are as rare as they can be."""
     topology = unlike_sites(gossip_period_ms=10_000.0)
-    schedule = arrivals(topology, 0.7, exponential, seed=8, duration_s=30.0)
+    schedule = arrivals(topology, 0.7, exponential, seed=8, duration_s=15.0)
     schedule = [replace(arrival, cluster="a") for arrival in schedule]
     assert_alike(fast, topology, schedule, 8)
     _, clusters = each_in_full(topology, schedule, 8)
     logs = [cluster.machine.decider.log for cluster in clusters]
     told = [one for log in logs for n in range(len(schedule)) for one in log.tell(f"sim-{n}")]
-    assert sum(one["event"] == PULLED_BY for one in told) > 50
+    assert sum(one["event"] == PULLED_BY for one in told) > 20
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("deadline_ms", "queue_limit"), [(1e6, 10_000), (3_000.7, 40)])
-def test_a_flood_at_one_site_gives_the_same(fast, deadline_ms, queue_limit):
+def test_a_flood_at_one_site_gives_the_same(fast):
     """What is older goes in place of what comes, and what is refused takes its place back: also
     beyond a full queue, and where what comes now would be too late."""
-    topology = unlike_sites(default_deadline_ms=deadline_ms)
-    sites = [replace(one, servers=2, queue_limit=queue_limit) for one in topology.clusters]
+    topology = unlike_sites(default_deadline_ms=3_000.7)
+    sites = [replace(one, servers=2, queue_limit=40) for one in topology.clusters]
     topology = replace(topology, clusters=tuple(sites))
     schedule = arrivals(topology, 0.95, exponential, seed=3)
     schedule = [replace(arrival, cluster="a") for arrival in schedule]
@@ -142,8 +76,7 @@ def test_a_flood_at_one_site_gives_the_same(fast, deadline_ms, queue_limit):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gossip_period_ms", [50.0, 1000.0])
-def test_short_services_beside_long_ones_give_the_same(fast, gossip_period_ms):
+def test_short_services_beside_long_ones_give_the_same(fast):
     """Age is counted in departures of the slower side, which is now the one and now the other."""
     topology = Topology(
         name="short",
@@ -153,7 +86,6 @@ def test_short_services_beside_long_ones_give_the_same(fast, gossip_period_ms):
             Cluster(id="many", servers=50, service_ms=5.0),
         ),
         links=(Link(between=("few", "many"), delay_ms=2.0),),
-        gossip_period_ms=gossip_period_ms,
     )
     schedule = arrivals(topology, 0.9, lambda *_: None, seed=5, duration_s=3.0)
     late = Random(5)
@@ -164,15 +96,14 @@ def test_short_services_beside_long_ones_give_the_same(fast, gossip_period_ms):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delay_ms", [5.0, 35.0])
-def test_what_is_stranded_behind_long_work_gives_the_same(fast, delay_ms):
+def test_what_is_stranded_behind_long_work_gives_the_same(fast):
     """Two of three sites are held again and again by work of a thousand usual services: what waits
     is looked at again, and goes on hop by hop, also where it was refused before."""
     topology = Topology(
         name="stranded",
         policy="adaptive",
         clusters=tuple(Cluster(id=one, servers=2, service_ms=1.0) for one in "abc"),
-        links=tuple(Link(between=pair, delay_ms=delay_ms) for pair in ("ab", "bc")),
+        links=tuple(Link(between=pair, delay_ms=5.0) for pair in ("ab", "bc")),
         default_deadline_ms=1000.7,
     )
     random = Random(4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from random import Random
 
@@ -12,47 +11,14 @@ from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
 from spillover.model.schedule import Arrival
 from spillover.model.statistics import summarize
-from spillover.sim.engine.world import stream
 from spillover.sim.overflow.run import run_overflow
 from support.few import few_at_first
-
-
-@pytest.fixture(scope="module")
-def fast(require):
-    """The engine, where numba is installed."""
-    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
-    from spillover.sim.fast.overflow import run as overflow
-
-    return overflow
 
 
 @pytest.fixture
 def topology():
     """The ring of five."""
     return load_topology("ring5")
-
-
-@pytest.mark.slow
-def test_draws_are_those_of_the_machines(fast, topology):
-    """Two generations of the twister and more, at two clusters in turn."""
-    import numpy as np
-
-    from spillover.sim.fast.compile import kernel
-    from spillover.sim.fast.overflow import arrivals as overflow_arrivals
-    from spillover.sim.fast.overflow.draws import draw
-
-    @kernel
-    def draw_all(state, found):
-        for row in found:
-            row[0] = draw(state, 0)
-            row[1] = draw(state, 3)
-
-    requests = fast._empty_requests(overflow_arrivals.arrays_of([], topology))
-    found = np.empty((1500, 2))
-    draw_all(fast._first_state(topology, requests, 7, shared=False), found)
-    for column, cluster in ((0, "a"), (1, "d")):
-        random = stream(7, f"node/{cluster}")
-        assert found[:, column].tolist() == [random.random() for _ in range(1500)]
 
 
 def test_arrays_are_as_good_as_a_list(fast, topology):

@@ -4,7 +4,6 @@ numbers: event by event the same, whatever the system."""
 from __future__ import annotations
 
 import heapq
-import importlib.util
 import math
 from collections import deque
 from random import Random
@@ -13,10 +12,7 @@ import pytest
 
 from support.few import all_in_soak
 
-
-@pytest.fixture(autouse=True)
-def _numba(require):
-    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
+pytestmark = pytest.mark.usefixtures("numba")
 
 
 class Twin:
@@ -186,7 +182,7 @@ def drawn_system(random):
 
 
 @pytest.mark.parametrize("avoid_visited", [False, True])
-@pytest.mark.parametrize("seed", all_in_soak(range(40), 12))
+@pytest.mark.parametrize("seed", all_in_soak(range(40), 4))
 def test_the_kernel_does_what_the_pseudo_code_says(seed, avoid_visited):
     """Three batches: waits, hops, probes, empty producers, and the integrals over time; at the
     end, every buffer and every queue of parked requests in order. The kernel runs in parts, the

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from fractions import Fraction
 from itertools import product
 
@@ -15,8 +14,7 @@ from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
 
 
 @pytest.fixture(scope="module")
-def layout(require):
-    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
+def layout(numba):
     from spillover.sim.fast.tokens import layout as tokens_layout
 
     return tokens_layout
@@ -82,15 +80,6 @@ def test_rates_are_balanced_fair(layout, made):
             served += rate
         servers = {s for i, count in enumerate(x) if count for s in classes[i][0]}
         assert served == pytest.approx(sum(rates[s] for s in servers), rel=1e-12)
-
-
-def test_classes_are_grouped_by_shared_servers(layout):
-    """Directly or through others; a class by itself is a group."""
-    pool = pool_of([1.0] * 5, [((0,), 1), ((1, 2), 1), ((3,), 1), ((2, 3), 1), ((4,), 1)])
-    sharing = layout.sharing_of(layout.graph_of(pool))
-    assert sharing.group.tolist() == [0, 1, 1, 1, 2]
-    assert sharing.members.tolist() == [0, 1, 2, 3, 4]
-    assert sharing.width.tolist() == [1, 3, 1]
 
 
 def test_many_tokens_do_not_leave_the_range_of_floats(layout):

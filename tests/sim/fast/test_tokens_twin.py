@@ -7,14 +7,13 @@ draws, so that every count must be the same.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 
 import pytest
 
 from spillover.model.pool import Pool, PoolClass, PoolServer, PoolType
 
-JOBS = 700
+JOBS = 400
 LONG_MEANS = (2.0, 5.0)
 
 
@@ -225,9 +224,8 @@ CASES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("sizes", "quantum", "split", "order"), CASES)
-def test_every_count_is_the_twins(require, sizes, quantum, split, order):
+def test_every_count_is_the_twins(numba, sizes, quantum, split, order):
     """Blocked jobs by type to the job, idle times by server and the end to rounding."""
-    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
     from spillover.sim.fast.tokens.jobs import draws_of
     from spillover.sim.fast.tokens.run import TokenSystem
 

@@ -82,14 +82,14 @@ def rough_scenes(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(60))
 @given(rough_scenes(), st.integers(0, 2**32))
 def test_at_most_one_may_act_whatever_goes_wrong(scene, seed):
     """Stalls, sleep beyond the lease, deaths, drains, outages, lost answers, clocks of 5 %."""
     safe(run_leases(scene, seed, journal=lambda *_: None))
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(30))
 @given(rough_scenes(), st.integers(0, 2**32))
 def test_when_the_troubles_are_over_the_living_share_everything_evenly(scene, seed):
     """Also without a single message."""
@@ -139,7 +139,7 @@ def test_a_store_that_forgets_everything_is_told_again(flush_ms, crash_ms, seed)
         assert (result.moves, result.unowned_ms_max) == (0, 0.0)
 
 
-@pytest.mark.parametrize("leases", [0.5, 1.5, 5.0])
+@pytest.mark.parametrize("leases", [0.5, 5.0])
 def test_one_that_sleeps_loses_what_it_must_and_no_more(leases):
     """Half a lease time: nothing. Longer: its partitions run elsewhere in time, and it comes back
     to its share."""
@@ -171,10 +171,10 @@ def test_a_store_that_is_away(outage_ms):
         assert result.unowned_ms_max < outage_ms - 0.5 * LEASE_MS + 1.1 * PERIOD_MS + WAITS_MS
 
 
-@pytest.mark.parametrize("nodes", [2, 4, 10])
+@pytest.mark.parametrize("nodes", [2, 4])
 def test_the_dead_are_replaced_in_time(nodes):
     """Within maximum lease, one period and the waits, also where all messages are lost."""
-    for seed, loss in enumerate([0.0, 0.0, 1.0, 1.0]):
+    for seed, loss in enumerate([0.0, 1.0]):
         troubles = Troubles(crash_ms={1: 10.3 * PERIOD_MS}, loss=loss)
         result = safe(run(troubles, seed, nodes=nodes, partitions=4 * nodes, periods=30))
         assert result.moves == result.moves_min == 4
@@ -193,47 +193,3 @@ def test_a_rolling_restart_lets_nothing_stand_still_for_long():
     assert result.unowned_ms_max < TIMES.max_shutdown_ms
     released = [told for _, _, told, _ in result.told if told == "released"]
     assert len(released) == 24
-
-
-def test_a_member_that_drains_ends_without_a_problem():
-    """And its partitions are served elsewhere."""
-    result = run(Troubles(drain_ms={2: 300_000.0}), nodes=4, partitions=12, periods=20)
-    assert result.finished == {2: None}
-    assert result.counts == (4, 4, 0, 4)
-
-
-def test_one_that_comes_back_at_once_after_a_death_waits_until_its_old_self_counts_as_dead():
-    """And then has its share again."""
-    troubles = Troubles(crash_ms={1: 300_000.0}, rejoin_ms={1: 301_000.0})
-    result = safe(run(troubles, nodes=2, partitions=4, periods=20))
-    assert result.finished == {}
-    assert result.counts == (2, 2)
-    assert result.unowned_ms_max < LEASE_MS + 1.1 * PERIOD_MS + WAITS_MS
-
-
-@pytest.mark.slow
-def test_large_groups_replace_a_dead_member_without_a_stampede():
-    """Twenty orphans, twenty races."""
-    troubles = Troubles(crash_ms={7: 100_000.0})
-    scene = LeaseScene(nodes=50, partitions=1000, periods=7, troubles=troubles)
-    result = run_leases(scene, 1)
-    assert result.moves == result.moves_min == 20
-    assert result.challenges <= 25
-    assert result.unowned_ms_max < LEASE_MS + 1.1 * PERIOD_MS + WAITS_MS
-
-
-def test_the_event_log_tells_each_move():
-    """Challenged, grabbed, releasing, released, acquired: in this order, of the right members."""
-    result = run(nodes=2, partitions=4, periods=12, start="one-node")
-    moved = [p for p, tenures in enumerate(result.tenures) if len(tenures) == 2]
-    assert len(moved) == 2
-    for partition in moved:
-        told = [(node, event) for _, node, event, p in result.told if p == partition]
-        assert told == [
-            (0, "acquired"),
-            (1, "challenged"),
-            (1, "grabbed"),
-            (0, "releasing"),
-            (0, "released"),
-            (1, "acquired"),
-        ]

@@ -46,7 +46,7 @@ def shifts_left(loads, where, nodes):
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(45), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     loads=st.lists(st.integers(1, 100), min_size=2, max_size=10),
     nodes=st.integers(2, 4),
@@ -76,26 +76,17 @@ def test_moves_end_and_noise_moves_nothing(loads, nodes, start, noise, stalled, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("start", "noise"), [("balanced", 0.1), ("one-node", 0.3), ("empty", 0.0)])
+@pytest.mark.parametrize(("start", "noise"), [("balanced", 0.1), ("one-node", 0.3)])
 def test_skewed_loads_are_evened_out_and_stay(start, noise):
     """32 partitions by Zipf's law on 4 nodes: within a tenth of the mean, and still thereafter."""
     scene = {"nodes": 4, "partitions": 32, "loads": skewed_loads(32), "start": start}
     by_count = run(balance="count", periods=60, **scene)
-    result = run(periods=560, load_noise=noise, **scene)
+    result = run(periods=200, load_noise=noise, **scene)
     assert by_count.load_over_mean_max > 1.5
     assert result.load_over_mean_max < 1.1 + noise
     late = [ms for ms in result.moves_ms if ms > 60 * PERIOD_MS]
     assert len(late) <= (0 if noise < 0.3 else 10)
     assert result.double_entitled_ms == 0.0
-
-
-def test_one_heavy_partition_gets_a_node_to_itself():
-    """The others are shared out over the rest."""
-    loads = [90.0, *[10.0] * 9]
-    result = run(nodes=3, partitions=10, periods=40, loads=loads)
-    heavy = owners(result)[0]
-    assert owners(result).count(heavy) == 1
-    assert sorted(result.counts) == [1, 4, 5]
 
 
 def test_who_dies_and_who_joins():
@@ -112,15 +103,6 @@ def test_who_dies_and_who_joins():
     assert result.counts[1] == 0
     assert result.load_over_mean_max < 1.25
     assert still_after(result, 65)
-
-
-def test_loads_that_change_are_followed():
-    """After a flush nobody knows any load; the holders tell them anew, and nothing moves."""
-    scene = {"nodes": 3, "partitions": 12, "loads": skewed_loads(12)}
-    calm = run(periods=30, **scene)
-    flushed = run(periods=60, troubles=Troubles(flush_ms=[40 * PERIOD_MS]), **scene)
-    assert flushed.moves == calm.moves
-    assert flushed.load_over_mean_max == calm.load_over_mean_max
 
 
 def test_loads_from_none_to_the_most_and_any_share_of_noise_are_taken():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
@@ -22,14 +20,14 @@ def run(troubles=None, seed=1, **scene):
 
 @pytest.mark.parametrize(("partitions", "troubles"), [(16, Troubles()), (17, STALLED)])
 def test_what_is_even_stays_where_it_is(partitions, troubles):
-    """Guarded: not a move and not a challenge in 500 periods, one member stalled or not."""
-    result = run(troubles, nodes=4, partitions=partitions, periods=500)
+    """Guarded: not a move and not a challenge in 100 periods, one member stalled or not."""
+    result = run(troubles, nodes=4, partitions=partitions, periods=100)
     assert (result.moves, result.moves_min, result.challenges) == (0, 0, 0)
     assert (result.unowned_ms_max, result.double_owned_ms) == (0.0, 0.0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("challenges", "periods"), [("all", 150), ("one", 500)])
+@pytest.mark.parametrize(("challenges", "periods"), [("all", 150), ("one", 300)])
 def test_the_blogs_rule_under_load_moves_hundreds_for_nothing(challenges, periods):
     """Its confession; and without load, with halves read for waits, the tie at one apart."""
     scene = {"nodes": 4, "periods": periods, "rule": "blog", "challenges": challenges}
@@ -44,13 +42,12 @@ def test_the_blogs_rule_under_load_moves_hundreds_for_nothing(challenges, period
 )
 def test_from_all_on_one_it_takes_the_fewest_moves(partitions, fewest, troubles):
     """Guarded, in a few periods whatever the size; no partition stands still for a second."""
-    for seed in range(3):
-        result = run(troubles, seed, nodes=4, partitions=partitions, periods=40, start="one-node")
-        assert result.moves == result.moves_min == fewest
-        assert set(result.counts) == {partitions // 4}
-        assert result.moves_ms[-1] < 10 * PERIOD_MS
-        assert result.unowned_ms_max < 1_000.0
-        assert result.double_owned_ms == 0.0
+    result = run(troubles, nodes=4, partitions=partitions, periods=20, start="one-node")
+    assert result.moves == result.moves_min == fewest
+    assert set(result.counts) == {partitions // 4}
+    assert result.moves_ms[-1] < 10 * PERIOD_MS
+    assert result.unowned_ms_max < 1_000.0
+    assert result.double_owned_ms == 0.0
 
 
 @pytest.mark.slow
@@ -69,17 +66,6 @@ def test_those_who_come_and_go_cost_the_fewest_moves():
     assert result.moves == result.moves_min
     assert result.moves - joined in {3, 4}
     assert sorted(result.counts) == [0, 4, 4, 4, 5]
-
-
-@pytest.mark.slow
-def test_first_claims_are_no_moves():
-    """A hundred claims by members that all start at once, and nothing moves after."""
-    for rule in ("guarded", "blog"):
-        result = run(nodes=10, partitions=100, periods=6, start="empty", rule=rule)
-        assert sum(result.counts) == 100
-        assert result.moves_min == 0
-        if rule == "guarded":
-            assert (result.moves, set(result.counts)) == (0, {10})
 
 
 def test_a_handler_that_outstays_the_limit_is_fenced_before_its_successor_starts():
@@ -102,59 +88,6 @@ def test_without_a_single_message_the_guarded_rule_still_evens_out():
         assert (result.moves, set(result.counts)) == (fewest, {4})
         assert result.unowned_ms_max < 1.2 * PERIOD_MS
     assert run(lost, start="empty", rule="blog", **scene).counts == (0, 0, 0, 0)
-
-
-@st.composite
-def rough_scenes(draw):
-    """Guarded groups with stalls, deaths, arrivals; messages lost, repeated and out of order."""
-    nodes = draw(st.integers(1, 5))
-    some = st.integers(0, nodes - 1)
-    when = st.floats(0.0, 1.5e6)
-    late = draw(st.dictionaries(some, when)) if nodes > 1 else {}
-    late.pop(0, None)
-    crash = {n: t for n, t in draw(st.dictionaries(some, when)).items() if t >= late.get(n, 0.0)}
-    troubles = Troubles(
-        stall_ms=draw(st.dictionaries(some, st.sampled_from([100.0, 2_000.0, 30_000.0, 4e5]))),
-        crash_ms=crash,
-        join_ms=late,
-        loss=draw(st.sampled_from([0.0, 0.3, 1.0])),
-        repeats=draw(st.sampled_from([0.0, 0.5])),
-        hop_ms=draw(st.sampled_from([(0.2, 2.0), (0.2, 3_000.0)])),
-        handler_stop_ms=draw(st.sampled_from([0.0, 1_000.0, 60_000.0])),
-    )
-    start = draw(st.sampled_from(["balanced", "one-node", "empty"]))
-    partitions = draw(st.integers(1, 12))
-    return LeaseScene(
-        nodes=nodes, partitions=partitions, periods=40, start=start, troubles=troubles
-    )
-
-
-@given(rough_scenes(), st.integers(0, 2**32))
-def test_the_living_serve_everything_in_the_end_and_move_no_more_than_needed(scene, seed):
-    """Liveness, and the fewest moves, where stalls stay below the margin and none dies."""
-    troubles = Troubles(
-        stall_ms={node: min(ms, 2_000.0) for node, ms in scene.troubles.stall_ms.items()},
-        join_ms=scene.troubles.join_ms,
-        loss=scene.troubles.loss,
-        repeats=scene.troubles.repeats,
-        hop_ms=scene.troubles.hop_ms,
-        handler_stop_ms=scene.troubles.handler_stop_ms,
-    )
-    calm = LeaseScene(
-        nodes=scene.nodes,
-        partitions=scene.partitions,
-        periods=60,
-        start=scene.start,
-        troubles=troubles,
-    )
-    result = run_leases(calm, seed)
-    assert sum(result.counts) == calm.partitions
-    assert max(result.counts) - min(result.counts) <= 1
-    # What is under way when a node joins, or registers late, may prove to have been too much.
-    unforeseen = len(troubles.join_ms) * calm.nodes
-    if calm.start == "empty" and troubles.hop_ms[1] > 100.0:
-        unforeseen = calm.partitions
-    assert result.moves_min <= result.moves <= result.moves_min + unforeseen
 
 
 def test_the_same_seed_gives_the_same_run():

@@ -11,7 +11,6 @@ from spillover.sim.membership.following import follow
 from spillover.sim.membership.parties import Life, Looker
 from spillover.sim.membership.rebalancing import rebalance, reconfigurations
 from spillover.sim.membership.sessions import Sessions
-from support.few import few_at_first
 
 NINE = [f"s{number}" for number in range(1, 10)]
 
@@ -36,24 +35,22 @@ def test_a_thousand_clients_are_as_even_as_simulated():
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_moves_whom_it_should(rule):
-    unchanged, _, step = follow(500, ["abcde", "abcde", "abcd", "abcdef"], rule=rule)
+    unchanged, _, step = follow(250, ["abcde", "abcde", "abcd", "abcdef"], rule=rule)
     assert unchanged.moved == 0
-    assert sum(step.clients.values()) == 500
+    assert sum(step.clients.values()) == 250
     if rule in {"stratified", "probabilistic"}:
-        assert min(step.clients.values()) > 50
+        assert min(step.clients.values()) > 25
     if rule == "baseline":
         assert step.clients["f"] == 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gap_s", few_at_first([2.5, 0.5, 4.0], 1))
 @pytest.mark.parametrize("lists", ["abcdefg abcdefgh abcdefghi", "abcdefgh bcdefgh cdefghx"])
-def test_changes_that_overlap_are_repaired(gap_s, lists):
+def test_changes_that_overlap_are_repaired(lists):
     """By what nodes say once more when all have acted: else the fullest had up to 1.16."""
-    for seed in (1, 2):
-        step = follow(1000, lists.split(), gaps_s=[gap_s], seed=seed)[-1]
-        assert sum(step.clients.values()) == 1000
-        assert max(step.clients.values()) <= 1.04 * step.mean
+    step = follow(1000, lists.split(), gaps_s=[2.5], seed=1)[-1]
+    assert sum(step.clients.values()) == 1000
+    assert max(step.clients.values()) <= 1.04 * step.mean
 
 
 def pass_time(world, time_s):
@@ -80,7 +77,7 @@ class Losses(Looker):
             self.took_s.append(now_s - self.since_s.pop(client))
 
 
-@pytest.mark.parametrize(("each", "within_s"), [(25, 0.1), (100, 1.0), (300, 3.75)])
+@pytest.mark.parametrize(("each", "within_s"), [(25, 0.1), (100, 1.0)])
 def test_clients_of_a_dead_node_are_elsewhere_as_soon_as_survivors_let_them_in(each, within_s):
     """So many for each of two survivors, 99 of 100: 50 at once and 100 a second. Beyond that at
     most half as long again, and no storm of connects."""
@@ -95,22 +92,3 @@ def test_clients_of_a_dead_node_are_elsewhere_as_soon_as_survivors_let_them_in(e
     assert len(losses.took_s) == clients
     assert sorted(losses.took_s)[clients * 99 // 100] <= within_s
     assert losses.connects <= 10 * clients
-
-
-def test_only_the_clients_of_a_dead_node_move():
-    world = World()
-    sessions = Sessions(world, "abcde", "abcde", 500, 1, over_s=10.0, starts=list("abcde") * 100)
-
-    pass_time(world, 15.0)
-    assert sessions.counts() == dict.fromkeys("abcde", 100)
-    at = {client: client.session.node.name for client in sessions.clients}
-    sessions.end(sessions.nodes["c"], Life.DOWN)
-    pass_time(world, 3.0)
-    moved = [client for client in sessions.clients if client.session.node.name != at[client]]
-    assert {at[client] for client in moved} == {"c"}
-    assert len(moved) == 100
-    sessions.configure("abde")
-    pass_time(world, 30.0)
-    counts = sessions.counts().values()
-    assert sum(counts) == 500
-    assert max(counts) - min(counts) <= 25

@@ -17,7 +17,7 @@ from support.histories.configurations import History
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
 FIRST = int(os.environ.get("SPILLOVER_HISTORIES_FIRST", "0"))
-LONG = int(os.environ.get("SPILLOVER_HISTORIES", "100"))
+LONG = int(os.environ.get("SPILLOVER_HISTORIES", "30"))
 
 HAPPENS = {
     *("add", "remove", "add_link", "remove_link", "settings", "taken"),

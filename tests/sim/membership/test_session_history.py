@@ -14,7 +14,7 @@ import pytest
 from support.histories.sessions import SessionHistory
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
-HISTORIES = 100
+HISTORIES = 30
 
 HAPPENS = {"change", "change while some wait", "died", "silent", "cut off", "broken", "drain"}
 

@@ -16,9 +16,7 @@ from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.sim.engine.world import World
 from spillover.sim.overflow.federation import build_federation, request_of
-from spillover.sim.overflow.run import run_overflow
-from spillover.workloads.generated import bursts, poisson
-from support.few import all_in_soak
+from spillover.workloads.generated import poisson
 
 
 def play(topology, schedule, until_s):
@@ -72,15 +70,6 @@ def test_a_federation_at_rest_asks_nothing():
     assert not seen[ev.AskForWork]
 
 
-def test_where_reports_are_rare_a_federation_at_rest_asks_little():
-    """With one each 10 s: of ten directions at most one question in 2 m S, less the way, where the
-    timer of the reports or an answer gives occasion; no storm, whatever the start."""
-    seen, _ = play(ring5(gossip_period_ms=10_000.0), [], 100.0)
-    assert seen[ev.AskForWork] <= 10 * 100.0 / 0.33
-    assert seen[ev.AskForWork] == seen[ev.NoWork]
-    assert not seen[ev.Forward]
-
-
 @pytest.mark.slow
 def test_with_rare_reports_work_is_pulled_to_where_it_waits_less():
     """State 10 s old, load 0.9, a round trip of 0.02 S: asking finds work, and waits are far
@@ -95,42 +84,6 @@ def test_with_rare_reports_work_is_pulled_to_where_it_waits_less():
     assert seen["pulled"] > len(schedule) / 20
     assert seen[ev.AskForWork] == seen["pulled"] + seen[ev.NoWork]
     assert waits_ms["adaptive"] < 0.8 * waits_ms["paper"]
-
-
-@pytest.mark.parametrize("offset_s", all_in_soak([0.0, 0.013, 0.031, 0.049], 2))
-def test_beside_many_short_servers_nothing_waits(offset_s):
-    """Four servers have just been taken for a second. What comes next is not kept until one of 4096
-    idle servers fetches it: it is done there, at once, whenever the last report came."""
-    topology = Topology(
-        name="short",
-        policy="adaptive",
-        clusters=(
-            Cluster(id="few", servers=4, service_ms=1000.0),
-            Cluster(id="many", servers=4096, service_ms=1.0),
-        ),
-        links=(Link(between=("few", "many"), delay_ms=2.0),),
-    )
-    schedule = [Arrival(3.0 + offset_s, "few")] * 4 + [Arrival(3.01 + offset_s, "few")]
-    answers = {}
-    run_overflow(topology, schedule, 1, on_answer=answers.__setitem__)
-    last = answers[4]
-    assert (last.path, last.queued_s) == (("few", "many"), 0.0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", all_in_soak([1, 2], 1))
-def test_bursts_end_sooner_with_fewer_moves(seed):
-    """On the paper's workload: neither mean nor tail is above the paper's, and a tenth of its moves
-    is saved at least."""
-    topology = load_topology("ring5")
-    schedule = bursts(topology.cluster_ids, duration_s=45.0, seed=seed)
-    paper, own = (
-        run_overflow(topology.with_policy(policy), schedule, seed).as_dict()
-        for policy in ("paper", "adaptive")
-    )
-    for figure in ("mean", "p99"):
-        assert own["system_time_ms"][figure] <= 1.01 * paper["system_time_ms"][figure]
-    assert own["forwarded_share"] <= 0.92 * paper["forwarded_share"]
 
 
 @pytest.mark.slow

@@ -52,10 +52,8 @@ def breaking(**how):
     ("keyed", "links", "policy", "servers"),
     [
         (False, MESH, "paper", 2),
-        (False, CHAIN, "adaptive", 2),
-        (False, MESH, "adaptive", 4),
+        (False, CHAIN, "adaptive", 4),
         (True, MESH, "adaptive", 2),
-        (True, CHAIN, "paper", 4),
     ],
 )
 def test_broken_sites_do_not_acquit_each_other(keyed, links, policy, servers, seed):
@@ -73,18 +71,17 @@ def test_broken_sites_do_not_acquit_each_other(keyed, links, policy, servers, se
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("links", "share"), [(MESH, 0.4), (CHAIN, 0.7)])
-def test_nor_where_a_part_of_it_fails(share, links, seed):
+def test_nor_where_a_part_of_it_fails(seed):
     """That is found in some 30 requests at each of the two. Nothing goes back and forth: at most
     three changes in 45 s, and mostly one."""
-    played = play_three(seed, breaking(share=share), three_sites(links, "paper", 2))
+    played = play_three(seed, breaking(share=0.7), three_sites(CHAIN, "paper", 2))
     late = outcomes(played, FOUND_S + 20.0)
     assert late["failed"] <= 0.08 * late.total()
     assert all(len(changes) <= 3 for changes in played.changes.values())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", few_at_first([4, *all_in_soak(range(1, 21), 1)], 1))
+@pytest.mark.parametrize("seed", all_in_soak([4, *range(1, 21)], 1))
 def test_nor_do_three_in_a_chain_of_which_only_the_last_can_reach_a_well_one(seed):
     """Neither of the first two is excused by the share that fails at its neighbors."""
     told = {"servers": 2, "service_ms": 100.0}

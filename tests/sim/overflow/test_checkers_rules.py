@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.machine import NodeMachine
 from spillover.inputs.topology_file import load_topology
-from spillover.model.faults import ClusterFault, FaultSchedule
 from spillover.model.request import Answer, Outcome, Request
 from spillover.sim.overflow.checkers import Broken, Checker, Client
 from spillover.sim.overflow.run import run_overflow
@@ -21,38 +18,6 @@ def run():
     topology = load_topology("ring5")
     schedule = poisson(topology.cluster_ids, rate_per_s=60, duration_s=1.0, seed=1)
     run_overflow(topology, schedule, 1, check=True)
-
-
-def run_passed():
-    """Answers that begin before they end, at a site that dies with many of them."""
-    topology = load_topology("ring5")
-    clusters = tuple(replace(one, handler="proxy:http://127.0.0.1:9") for one in topology.clusters)
-    topology = replace(topology, clusters=clusters)
-    schedule = poisson(topology.cluster_ids[:1], rate_per_s=600, duration_s=1.5, seed=1)
-    dies = FaultSchedule("dies", (ClusterFault(at_s=1.0, action="crash", cluster="b"),))
-    run_overflow(topology, schedule, 1, check=True, faults=dies)
-
-
-@pytest.mark.slow
-def test_what_has_begun_must_not_be_decided_again(monkeypatch):
-    run_passed()
-
-    def again(machine, visit, _, now_s):
-        machine._come_back(visit, "lost_at", now_s)
-        machine._place_again(visit, now_s)
-
-    monkeypatch.setattr(NodeMachine, "_broken_off", again)
-    with pytest.raises(Broken, match="answers, and is decided again"):
-        run_passed()
-
-
-def test_what_breaks_off_must_not_be_done(monkeypatch):
-    def done(machine, visit, _, now_s):
-        machine._reply(visit, visit.answer(Outcome.DONE, machine.settings.cluster), now_s)
-
-    monkeypatch.setattr(NodeMachine, "_broken_off", done)
-    with pytest.raises(Broken, match="is done although it broke off"):
-        run_passed()
 
 
 def client(checker):

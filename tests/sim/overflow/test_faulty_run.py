@@ -6,12 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from spillover.inputs.fault_file import load_faults
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
 from spillover.model.faults import ClusterFault, FaultSchedule
-from spillover.model.schedule import Arrival
-from spillover.policy.overflow.choosers import CHOOSERS
 from spillover.sim.overflow.run import run_overflow
 from spillover.workloads.generated import bursts, poisson
 from support.few import all_in_soak, few_at_first
@@ -27,14 +24,14 @@ def crash(at_s, cluster, restart_s=None):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", few_at_first(reversed(CHOOSERS), 1))
+@pytest.mark.parametrize("policy", ["two-choice", "adaptive"])
 @pytest.mark.parametrize("deadline_ms", few_at_first(all_in_soak([150, 60_000], 1), 1))
 def test_without_faults_it_is_the_same_run(policy, deadline_ms):
     """Over links that could fail and do not, with everything checked: each request takes the same
     way, in the same time but for rounding."""
     topology = load_topology("ring5").with_policy(policy)
     topology = replace(topology, default_deadline_ms=deadline_ms)
-    schedule = bursts(topology.cluster_ids, duration_s=12.0, seed=3)
+    schedule = bursts(topology.cluster_ids, duration_s=8.0, seed=3)
     plain = run_overflow(topology, schedule, 7)
     checked = run_overflow(topology, schedule, 7, check=True)
     for name in SUMS:
@@ -62,23 +59,6 @@ def test_answers_that_begin_are_the_same_without_faults_and_bounded_to_their_hea
     assert set(plain.outcomes) <= {"done", "expired", "refused"}
 
 
-@pytest.mark.slow
-def test_the_same_seeds_give_the_same_numbers():
-    """Of the run and of its faults; another of either gives others."""
-    topology = load_topology("ring5")
-    schedule = poisson(topology.cluster_ids, rate_per_s=110, duration_s=3.0, seed=1)
-    told = []
-    for seed, faults in ((1, 5), (1, 5), (2, 5), (1, 6)):
-        run = run_overflow(
-            topology, schedule, seed, faults=load_faults(f"random:{faults}", topology, 3.0)
-        ).as_dict()
-        assert run.pop("requests_per_s") > 0
-        told.append(run)
-    assert told[0] == told[1]
-    assert told[0] != told[2]
-    assert told[0] != told[3]
-
-
 def test_a_site_that_dies():
     """At 5 s, for good: from then on nobody reaches it, the others go on without it, and only the
     few requests that it held are in doubt."""
@@ -94,35 +74,6 @@ def test_a_site_that_dies():
     assert told["outcomes"]["done"] == len(schedule) - after - told["outcomes"]["unknown"]
     alive = [told["per_cluster"][c]["system_time_ms"] for c in "bcde"]
     assert max(times["max"] for times in alive) < 1000.0
-
-
-def test_a_site_that_comes_back_is_used_again():
-    """A pair, all load on one: it is alone while the other is dead, and not longer."""
-    ring5 = load_topology("ring5")
-    pair = replace(ring5, name="pair", clusters=ring5.clusters[:2], links=ring5.links[:1])
-    schedule = [Arrival(2.0 + k / 150, "a") for k in range(600)]
-    shares = [
-        run_overflow(pair, schedule, 1, faults=faults).as_dict()["forwarded_share"]
-        for faults in (crash(0.5, "b"), crash(0.5, "b", 1.0), None)
-    ]
-    assert shares[0] == 0.0
-    assert shares[1] == pytest.approx(shares[2], rel=0.1)
-    assert shares[2] > 0.1
-
-
-@pytest.mark.slow
-def test_a_site_that_stands_still_for_good():
-    """Its clients give up in the end: the run ends, and nobody knows what became of what it held,
-    nor of what came later. All others are answered."""
-    topology = load_topology("ring5")
-    site = topology.cluster("a")
-    faults = FaultSchedule("f", (ClusterFault(at_s=1.0, action="pause", cluster=site.id),))
-    held_from_s = 1.0 - (site.service_ms + site.delivery_ms) / 1e3
-    schedule = poisson(topology.cluster_ids, rate_per_s=30, duration_s=2.0, seed=1)
-    told = run_overflow(topology, schedule, 1, faults=faults).as_dict()
-    unknown = sum(one.cluster == site.id and one.time_s >= held_from_s for one in schedule)
-    assert told["outcomes"] == {"unknown": unknown, "done": len(schedule) - unknown}
-    assert 0 < unknown < len(schedule) / 4
 
 
 def test_faults_are_checked_against_the_topology():

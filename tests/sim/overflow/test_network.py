@@ -159,19 +159,3 @@ def test_only_reports_come_twice_and_out_of_order():
     assert len(reports) == pytest.approx(300, abs=30)
     assert set(reports) == set(range(0, 400, 2))
     assert reports != sorted(reports)
-
-
-def test_links_draw_from_streams_of_their_own():
-    """The same seed and direction lose the same messages; other directions lose others."""
-
-    def lost_on(seed, name):
-        world, lost = World(), []
-        channel = Channel(world, seed, name, 0.0)
-        channel.change(fault(loss=0.5))
-        for number in range(60):
-            channel.send(lambda: None, lambda number=number: lost.append(number))
-        world.run(lambda: False)
-        return tuple(lost)
-
-    assert lost_on(1, "link/a/b") == lost_on(1, "link/a/b")
-    assert len({lost_on(s, name) for s in (1, 2) for name in ("link/a/b", "link/b/a")}) == 4

@@ -21,7 +21,7 @@ from spillover.sim.overflow.federation import build_federation, request_of
 SERVERS = 5
 SERVICE_S = 0.04
 DEADLINE_S = 1.0
-OVERLOAD_S = 12.0
+OVERLOAD_S = 8.0
 AFTER_S = 4.0
 WARM_UP_S = 2.0
 
@@ -29,7 +29,7 @@ SIZES = {
     "even": lambda _: SERVICE_S,
     "exponential": lambda random: random.expovariate(1 / SERVICE_S),
 }
-THREE = pytest.param(3, marks=pytest.mark.slow)
+THREE = pytest.param("exponential", 3, marks=pytest.mark.slow)
 
 
 @dataclass
@@ -44,7 +44,7 @@ class End:
 
 
 class Overload:
-    """One run: three times capacity for 12 s, then half of it."""
+    """One run: three times capacity for 8 s, then half of it."""
 
     def __init__(self, sizes, clusters, *, stoppable, load=3.0):
         self.world = World()
@@ -130,10 +130,8 @@ def _overload(sizes, clusters, stoppable):
 @pytest.mark.parametrize(
     ("sizes", "how"),
     [
-        ("even", (1, True)),
-        ("exponential", (2, True)),
+        ("exponential", (1, True)),
         ("even", (2, False)),
-        ("exponential", (1, False)),
     ],
 )
 def test_goodput_stays_under_overload(sizes, how):
@@ -142,8 +140,7 @@ def test_goodput_stays_under_overload(sizes, how):
     assert run.goodput >= 0.95, run.outcomes()
 
 
-@pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize("clusters", [1, THREE])
+@pytest.mark.parametrize(("sizes", "clusters"), [("even", 1), THREE])
 def test_nothing_is_late_and_all_is_well_soon_after(sizes, clusters):
     """All answers come by the deadline; two seconds after the overload waits are short again and
     nobody is refused."""

@@ -8,7 +8,6 @@ comparison allows 3 standard errors, by batch means; seeds are fixed.
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import replace
 from random import Random
 
@@ -19,10 +18,8 @@ from spillover.inputs.topology_file import load_topology
 from spillover.model.schedule import Arrival
 from spillover.sim.overflow.run import run_overflow
 from spillover.sim.theory.tokens.exact import exact_tokens
-from support.few import all_in_soak
 
 BATCHES = 32
-JOBS = 20_000 if "SPILLOVER_SOAK_S" in os.environ else 8000
 WIDE = 3.0
 LAWS = {"exp": lambda random: random.expovariate(1.0), "det": lambda _: 1.0}
 
@@ -78,19 +75,3 @@ def compare(name, load, jobs, **how):
 def test_a_pool_blocks_as_the_theory_says():
     """Figure 8's pool, overloaded."""
     compare("comte8", 1.2, 6000)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "load"),
-    all_in_soak(
-        [
-            *(("comte8", 1.0), ("comte11", 0.8), ("comte11", 1.2)),
-            *(("comte8", 0.8), ("comte8", 1.2), ("comte11", 1.0)),
-        ],
-        3,
-    ),
-)
-def test_pools_block_as_the_theory_says(name, load):
-    """From idle to overloaded, each type by itself."""
-    compare(name, load, JOBS)

@@ -8,21 +8,17 @@ from itertools import pairwise
 
 import pytest
 
-from spillover.core.overflow import events as ev
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
 from spillover.model.request import Outcome
 from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Link, Topology
-from spillover.policy.overflow.choosers import CHOOSERS
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.federation import build_federation, request_of
 from spillover.sim.overflow.run import check_length, run_overflow
 from spillover.sim.overflow.shared import run_shared
 from spillover.workloads.generated import bursts, bursts_duration_s
-from support.few import all_in_soak, few_at_first
-
-WALL_CLOCK_FIELDS = ("requests_per_s",)
+from support.few import all_in_soak
 
 
 def federation(count=3, *, servers=2, delay_ms=5.0, **options):
@@ -50,24 +46,8 @@ def overload(cluster_ids, count=600, seed=1, spread_s=4.0):
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", CHOOSERS)
-def test_the_same_seed_gives_the_same_numbers(policy):
-    """All but the speed of the machine that computes them; another seed gives others."""
-    topology = federation(policy=policy)
-    schedule = overload(topology.cluster_ids)
-    results = []
-    for seed in (1, 1, 2):
-        result = run_overflow(topology, schedule, seed).as_dict()
-        for field in WALL_CLOCK_FIELDS:
-            assert result.pop(field) > 0
-        results.append(result)
-    assert results[0] == results[1]
-    assert (results[1] != results[2]) == (policy != "isolated")
-
-
 @pytest.mark.parametrize(
-    ("policy", "deadline_ms"), [*((policy, 60_000) for policy in CHOOSERS), ("adaptive", 150)]
+    ("policy", "deadline_ms"), [("isolated", 60_000), ("paper", 60_000), ("adaptive", 150)]
 )
 def test_every_request_comes_to_one_outcome(policy, deadline_ms):
     """Done, expired or refused: they add up to what was sent, in the summary and in the ledgers.
@@ -110,7 +90,7 @@ def test_an_undisturbed_request_takes_service_and_delivery():
     assert burst["system_time_ms"]["min"] == pytest.approx(46.0)
 
 
-@pytest.mark.parametrize("policy", CHOOSERS)
+@pytest.mark.parametrize("policy", ["paper", "adaptive"])
 def test_system_times_agree_with_the_clock(policy):
     """What is summed up along the path (waits, ways, refusals, service) is the time that passed at
     the home until the answer was there, ways back included, to the nanosecond."""
@@ -149,62 +129,6 @@ def test_system_times_agree_with_the_clock(policy):
         assert not cluster._waiting
 
 
-@pytest.mark.parametrize("max_hops", few_at_first([0, 1, 2, 7], 3))
-def test_hops_stay_within_the_budget(max_hops):
-    """All clusters overloaded for long: requests would travel for ever."""
-    topology = replace(load_topology("chord10"), max_hops=max_hops)
-    schedule = [Arrival(k / 2000, "abcdefghij"[k % 10]) for k in range(1500)]
-    hops = run_overflow(topology, schedule, 1).as_dict()["hops"]
-    assert max(int(count) for count in hops) == max_hops
-
-
-def test_cancellations_follow_the_requests():
-    """Clients hang up after 80 ms, others have deadlines shorter than the queues: no cluster keeps
-    or serves what nobody waits for."""
-    topology = federation(3, delay_ms=20.0)
-    world = World()
-    clusters = build_federation(topology, world, 1)
-    outcomes = []
-
-    def submit(number, home):
-        limit_s, hangs_up = world.now_s + 0.15, number % 2
-        request = request_of(number, None, None, "default")
-        ref = clusters[home].receive(
-            request, limit_s, ev.HOME, lambda a: outcomes.append(a.outcome), outcomes.append
-        )
-        if ref is not None and hangs_up:
-            world.at(world.now_s + 0.08, clusters[home].feed, ev.Cancelled(ref))
-
-    schedule = overload(topology.cluster_ids)
-    for number, arrival in enumerate(schedule):
-        world.at(arrival.time_s, submit, number, arrival.cluster)
-    world.run(lambda: len(outcomes) == len(schedule))
-    assert min(outcomes.count(o) for o in (Outcome.EXPIRED, Outcome.CANCELLED)) > 50
-    end_s = world.now_s + 1.0
-    world.run(lambda: world.now_s > end_s)
-    for cluster in clusters.values():
-        cluster.machine.check()
-        assert cluster.machine.servers.busy == 0
-        assert not cluster._forwards
-        assert not cluster._waiting
-        assert not cluster._serving
-    assert sum(cluster.machine.ledger.foreign["cancelled"] for cluster in clusters.values()) > 0
-
-
-@pytest.mark.parametrize("policy", ["paper", "two-choice"])
-def test_an_idle_neighbor_helps_an_overloaded_cluster(policy):
-    """Two clusters, all load on one, more than it can serve: less than half the time."""
-    topology = federation(2)
-    schedule = [Arrival(k / 70, "a") for k in range(700)]
-    means = {
-        rule: run_overflow(topology.with_policy(rule), schedule, 1).as_dict()["system_time_ms"][
-            "mean"
-        ]
-        for rule in ("isolated", policy)
-    }
-    assert means[policy] < means["isolated"] / 2
-
-
 # By seed: requests by hops, mean and largest system time in ms, longest queue, reports, events.
 GOLDEN = {
     1: ((11941, 1479, 261, 45, 41), 59.89456992823196, 269.2004139999789, 16, 9028, 61978),
@@ -224,7 +148,7 @@ def run_bursts(policy, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", few_at_first(all_in_soak(GOLDEN, 3), 1))
+@pytest.mark.parametrize("seed", all_in_soak(GOLDEN, 1))
 def test_the_papers_bursts_give_the_figures_that_they_always_gave(seed):
     """Whoever changes the order of events or of random draws changes every published figure, and
     has to do it on purpose."""
@@ -237,7 +161,7 @@ def test_the_papers_bursts_give_the_figures_that_they_always_gave(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", few_at_first(all_in_soak([1, 2, 3], 2), 1))
+@pytest.mark.parametrize("seed", all_in_soak([1, 2, 3], 1))
 def test_the_papers_bursts_vanish_as_published(seed):
     """Figure 7: networked queues beat isolated ones several times over in the mean."""
     isolated, networked = (

