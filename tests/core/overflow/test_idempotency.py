@@ -215,6 +215,45 @@ def test_large_answers_without_a_name_go_earlier():
     ]
 
 
+def test_a_run_that_is_refused_leaves_what_was_known_before():
+    """To be asked for, and to be fetched, for as long as it would have been kept anyway."""
+    names = IdempotencyTable(TTL_S, 10, 10**6)
+    failed = entry_of("k", asynchronous=True)
+    names.open(failed)
+    names.settle(failed, answer_of(outcome=Outcome.FAILED), 0.0)
+    again = entry_of("k", 2)
+    names.open(again)
+    assert names.find("k", 5.0) is again
+    names.withdraw(again)
+    assert names.find("k", 5.0) is failed
+    assert names.unfetched == 1
+    assert names.find("k", TTL_S) is None
+    names.expire(TTL_S)
+    names.check()
+    assert (len(names), names.unfetched) == (0, 0)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_an_answer_that_leaves_the_window_while_its_name_runs_again(refused):
+    """The run under way stays known; refused, there is nothing to go back to."""
+    names = IdempotencyTable(TTL_S, 1, 10**6)
+    failed, again, other = entry_of("k"), entry_of("k", 2), entry_of("other", 3)
+    names.open(failed)
+    names.settle(failed, answer_of(outcome=Outcome.EXPIRED), 0.0)
+    names.open(again)
+    names.open(other)
+    names.settle(other, answer_of(), 1.0)
+    assert names.find("k", 1.0) is again
+    if refused:
+        names.withdraw(again)
+        assert names.find("k", 1.0) is None
+    else:
+        names.settle(again, answer_of(), 2.0)
+        assert names.find("k", 2.0) is again
+        assert names.find("other", 2.0) is None
+    names.check()
+
+
 def test_answers_that_are_dropped_before_anybody_has_come_for_them_are_counted_by_why():
     names = IdempotencyTable(TTL_S, 2, 10**6)
     entries = [entry_of(name, asynchronous=True) for name in ("old", "seen", "too many", "new")]

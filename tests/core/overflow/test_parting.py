@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.parting import PART_S_MAX, PART_S_MIN
 from spillover.model.load import LoadNow
@@ -68,6 +70,32 @@ def test_it_closes_soon_where_nothing_is_left(story):
     assert heard_till(node, PART_S_MIN + 0.1, B, C) == [ev.Disconnect(C)]
     assert node.machine.neighbors.ids == ("b",)
     assert heard_till(node, PART_S_MIN + 1.0, B) == []
+
+
+def test_it_waits_for_what_is_away_there(story):
+    """As long as that takes; then it closes."""
+    node = story()
+    node.hear(B, C)
+    node.fill(1, 2)
+    node.arrive(3, away=True)
+    node.tell(ev.Part(C))
+    assert heard_till(node, 30.0, B, C) == []
+    (reply,) = node.tell(answered(3))
+    assert reply.answer.outcome is Outcome.DONE
+    assert heard_till(node, 30.5, B, C) == [ev.Disconnect(C)]
+
+
+def test_it_waits_for_what_came_from_there(story):
+    """Which is taken all the while, and answered."""
+    node = story()
+    node.hear(B, C)
+    node.tell(ev.Part(C))
+    accepted, start = node.arrive(1, path=("c",), origin=C, deadline_s=MANY_S)
+    assert (accepted, start) == (ev.Accepted(1), node.start(1, 0.0, MANY_S))
+    assert heard_till(node, 30.0, B, C) == []
+    (reply,) = node.end(1)
+    assert (reply.ref, reply.origin) == (1, C)
+    assert heard_till(node, 30.5, B, C) == [ev.Disconnect(C)]
 
 
 def test_it_waits_for_one_that_gives_its_queue_away(story):
@@ -144,6 +172,22 @@ def test_one_that_is_removed_drains_and_then_parts_from_all(story):
 
 
 # --- other delays ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("drains", [True, False])
+def test_an_operator_does_not_undo_a_removal_nor_the_other_way(story, drains):
+    """Each has its own say."""
+    node = story()
+    node.tell(ev.Drain() if drains else ev.Resume())
+    node.tell(ev.Removed())
+    node.tell(ev.Resume())
+    assert node.machine.draining
+    node.tell(ev.Drain() if drains else ev.Resume())
+    node.tell(ev.Restored())
+    assert node.machine.draining == drains
+    node.tell(ev.Resume())
+    assert not node.machine.draining
+    assert node.wake(MANY_S) == []
 
 
 def test_another_delay_counts_at_once(story):
