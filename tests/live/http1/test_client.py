@@ -11,7 +11,6 @@ import weakref
 import pytest
 
 from spillover.live.http1.client import HttpClient
-from spillover.live.http1.keepalive import keep_alive
 from spillover.model.errors import NotDelivered, OutcomeUnknown
 from support.loop import until
 
@@ -409,17 +408,3 @@ def test_hosts_may_be_names_or_ipv6(run, require, host):
             assert b"Host: " + server.url.removeprefix("http://").encode() + b"\r\n" in sent
 
     run(main())
-
-
-def test_a_host_that_dies_while_an_answer_is_awaited_is_noticed():
-    """Nothing is under way to it that could stay unacknowledged: the system has to ask."""
-    with socket.socket() as opened:
-        keep_alive(opened, 12.0)
-        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            tcp = socket.IPPROTO_TCP
-            idle_s = opened.getsockopt(tcp, socket.TCP_KEEPIDLE)
-            again_s = opened.getsockopt(tcp, socket.TCP_KEEPINTVL)
-            probes = opened.getsockopt(tcp, socket.TCP_KEEPCNT)
-            assert 6 <= idle_s + again_s * probes <= 12
-            assert opened.getsockopt(tcp, socket.TCP_USER_TIMEOUT) == 12_000

@@ -15,7 +15,7 @@ import pytest
 from spillover.live.http1 import client as http_client
 from spillover.live.http1 import kept
 from spillover.live.http1.client import HttpClient, Response
-from spillover.model.errors import NotDelivered, OutcomeUnknown
+from spillover.model.errors import NotDelivered
 from support import loop
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -92,32 +92,6 @@ def test_an_answer_that_was_paused_at_its_end_keeps_no_other_waiting(run):
 
                 await until(lambda told=told: told)
             assert (pieces, client.idle) == ([b"ok", b"ok"], 1)
-
-    run(main())
-
-
-def test_what_cannot_be_sent_is_told_within_the_call(run):
-    """No connection is allowed, or no time is left."""
-
-    async def main():
-        async with serving(OK, connections_max=0) as (client, heads):
-            _, told = sent(client)
-            late = []
-            client.send("GET", "/", late.append, timeout_s=0.0)
-            assert [type(came_to) for came_to in told + late] == [NotDelivered] * 2
-            assert not heads
-
-    run(main())
-
-
-def test_a_server_that_hangs_up_is_told_once(run):
-    """What was written may have been read."""
-
-    async def main():
-        async with serving(None) as (client, _):
-            _, told = sent(client)
-            await until(lambda: told and not client.busy)
-            assert [type(came_to) for came_to in told] == [OutcomeUnknown]
 
     run(main())
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 
 import pytest
-import uvicorn
 
 from spillover.live.http1.client import HttpClient
 from spillover.model.errors import OutcomeUnknown, PeerError
@@ -129,53 +128,5 @@ def test_cancelling_a_stream_closes_it(run):
                 await stream
             await gone.wait()
             assert (client.idle, client.busy) == (0, 0)
-
-    run(main())
-
-
-async def echo(scope, receive, send):
-    """An ASGI app that answers with the request's body, streamed as chunks for /stream."""
-    body, more = b"", True
-    while more:
-        message = await receive()
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
-    lines = scope["path"] == "/stream"
-    headers = [] if lines else [(b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    for index in range(3 if lines else 0):
-        await send({"type": "http.response.body", "body": b"%d\n" % index, "more_body": True})
-    await send({"type": "http.response.body", "body": body})
-
-
-def test_uvicorn_and_the_client_understand_each_other(run):
-    """Parallel requests, large bodies, reuse and a stream work with the server nodes use."""
-
-    async def main():
-        started = asyncio.Event()
-
-        class Server(uvicorn.Server):
-            async def startup(self, sockets=None):
-                await super().startup(sockets)
-                started.set()
-
-        config = uvicorn.Config(echo, port=0, lifespan="off", log_level="error")
-        server = Server(config)
-        serving = asyncio.create_task(server.serve())
-        await started.wait()
-        client = HttpClient(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}")
-        for _ in range(3):
-            bodies = [b"%d" % index * index**3 for index in range(50)]
-            answers = await asyncio.gather(
-                *(client.request("POST", "/", body=body, timeout_s=LIMIT_S) for body in bodies)
-            )
-            assert [answer.body for answer in answers] == bodies
-            assert client.idle == 50
-        lines = []
-        await client.stream_lines("/stream", lines.append, silence_s=LIMIT_S)
-        assert lines == [b"0", b"1", b"2"]
-        await client.close()
-        server.should_exit = True
-        await serving
 
     run(main())

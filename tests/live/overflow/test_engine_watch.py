@@ -68,8 +68,6 @@ async def _silent(talk, *_):
     [
         (_endless, "failed"),
         (_silent, "failed"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", "failed"),
-        (b"no HTTP at all\r\n\r\n", "failed"),
         (page(b"<html>moved</html>"), "unread"),
         (page(b"vllm:num_requests_waiting -1\n"), "unread"),
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "unread"),

@@ -15,7 +15,6 @@ from spillover.live.overflow.foreign_requests import Asker, ForeignRequests
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Waiters
 from spillover.live.overflow.wire import UNSAID, Forwarded, Stay
-from spillover.model.ids import request_id_of
 from spillover.model.load import LoadNow
 from spillover.model.passed import PassedHead
 from spillover.model.request import Answer, Outcome, Refusal, Request
@@ -218,17 +217,6 @@ def test_a_node_that_ends_takes_nothing_and_tells_those_who_wait(with_desk):
         assert len(desk.events) == count
         assert [desk.held.ref_of(name) for name in "xy"] == [None, None]
         assert (len(desk.held), len(desk.waiters), outlet) == (0, 0, [])
-
-    with_desk(check)
-
-
-def test_requests_of_one_name_are_kept_apart_by_their_tenants(with_desk):
-    async def check(desk):
-        ids = [request_id_of(tenant, "order-7") for tenant in ("shop", "bank", "")]
-        refs = [desk.take(one)[0] for one in ids]
-        assert [desk.held.ref_of(one) for one in ids] == refs
-        desk.waiters.tell(refs[0], DONE)
-        assert [desk.held.ref_of(one, 0) for one in ids] == [None, *refs[1:]]
 
     with_desk(check)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -11,14 +10,12 @@ from random import Random
 import pytest
 
 from spillover.core.overflow import events as ev
-from spillover.live.overflow import wire
 from spillover.live.overflow.neighborhood import Neighborhood
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.errors import NotDelivered
-from spillover.model.request import Request
 from spillover.model.topology import Link
 from support.federation import topology_of
-from support.loop import turn, until
+from support.loop import until
 
 LINKED = topology_of("a", "b", "c", "d", links=[("a", "b"), ("a", "c"), ("a", "d")]).with_urls(
     {name: f"http://127.0.0.1:{port}" for port, name in enumerate("abcd", 1)}
@@ -149,19 +146,5 @@ def test_what_ends_while_nothing_listens_is_closed_with_the_node(here):
         assert [await is_closed(link) for link in links] == [False] * 3
         await at.neighborhood.close()
         assert [await is_closed(link) for link in links] == [True] * 3
-
-    here(check)
-
-
-def test_what_is_away_over_a_link_that_ends_comes_back(here):
-    async def check(at):
-        link = at.open(0, "b", delay_ms=60_000.0)
-        assert at.neighborhood.emulated[0].delay_s == 60.0
-        request = Request("r", True, wire.NOTHING, ("a",))
-        link.forward(ev.Forward(3, 0, request, time.monotonic() + 100.0))
-        assert at.events == []
-        at.end(0)
-        assert [event.ref for event in at.events if hasattr(event, "ref")] == [3]
-        await turn()
 
     here(check)

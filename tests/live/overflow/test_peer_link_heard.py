@@ -197,6 +197,29 @@ def test_a_refusal_tells_the_load_there_and_who_refused(headers, load, status):
     asyncio.run(main())
 
 
+def test_only_what_a_node_refuses_may_run_elsewhere_and_all_else_is_lost():
+    """408 of a forward that was not read in time is a refusal; what a gateway says is none."""
+    statuses = (400, 403, 404, 405, 408, 413, 422, 429, 503)
+    bodies = (
+        b'{"outcome":"done"}',
+        b'{"outcome":"later","path":["b"],"held_ms":1}',
+        b'{"outcome":"done","path":[],"held_ms":1}',
+        b"\xff\xfe",
+    )
+    said = [(answer(status), ev.ForwardRefused) for status in statuses]
+    said += [(answer(status), ev.ForwardLost) for status in (500, 502, 504)]
+    said += [(RESET, ev.ForwardLost), *((answer(200, body), ev.ForwardLost) for body in bodies)]
+
+    async def main():
+        for one, expected in said:
+            async with linked(one, listens=False) as end:
+                end.forward(1)
+                await until(lambda end=end: end.events)
+                assert [type(event) for event in end.events] == [expected], one
+
+    asyncio.run(main())
+
+
 def test_that_nobody_is_there_yet_is_no_error(said):
     """A connection is opened ahead of need, where somebody is."""
 

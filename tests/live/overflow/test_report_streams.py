@@ -17,7 +17,7 @@ from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.report_lines import decode_line
 from spillover.live.overflow.report_repeats import SAID_TIMES
-from spillover.live.overflow.report_streams import STREAMS_PER_NEIGHBOR_MAX, ReportStreams
+from spillover.live.overflow.report_streams import ReportStreams
 from spillover.model.load import LoadReport
 
 BUFFER_LIMIT_BYTES = 128 * 1024
@@ -69,25 +69,6 @@ class BufferOf:
     @property
     def size_bytes(self):
         return self._connection.transport.get_write_buffer_size()
-
-
-def test_the_newest_streams_of_a_neighbor_stay(nodes):
-    """One that comes back again and again is not kept out by its own dead connections."""
-
-    async def main():
-        streams = ReportStreams(dict(enumerate(emulated_links(0.0))), 0.05)
-        heard = []
-        opened = [streams.open(0, heard.append) for _ in range(STREAMS_PER_NEIGHBOR_MAX + 1)]
-        assert [stream.ended for stream in opened] == [True] + [False] * STREAMS_PER_NEIGHBOR_MAX
-        streams.publish(b"report\n")
-        assert len(heard) == STREAMS_PER_NEIGHBOR_MAX
-        streams.drop(0, opened[0])
-        streams.drop(0, opened[1])
-        streams.close()
-        assert all(stream.ended for stream in opened[2:])
-        assert streams.open(0, heard.append) is None
-
-    nodes.run(main)
 
 
 def test_a_neighbor_that_ends_is_unknown_and_known_again_with_its_next_life(nodes, monkeypatch):

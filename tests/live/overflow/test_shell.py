@@ -109,14 +109,6 @@ def test_the_end_of_a_node_closes_all_it_has_and_tells_all_who_wait(here):
     here(check)
 
 
-def test_each_start_of_a_node_is_another_epoch_and_a_later_one(here):
-    async def check(at):
-        assert at.shell.machine.settings.epoch == at.shell.epoch
-        assert at.shell.epoch == pytest.approx(time.time() * 1e3, abs=60_000)
-
-    here(check)
-
-
 def test_what_would_be_lost_is_what_is_under_way_and_what_nobody_has_fetched(here):
     async def check(at):
         entry = at.take(asynchronous=True)
@@ -124,24 +116,6 @@ def test_what_would_be_lost_is_what_is_under_way_and_what_nobody_has_fetched(her
         assert at.shell.requests.left == (2, 0)
         at.feed(ev.ServiceEnded(entry.ref, DONE, 0.1, b"1"))
         assert at.shell.requests.left == (1, 1)
-
-    here(check)
-
-
-@pytest.mark.parametrize(
-    ("given", "faults"),
-    [
-        ({"delay_s": 2.0}, (2.0, 0.0, False)),
-        ({"loss": 0.5}, (0.0, 0.5, False)),
-        ({"cut": True}, (0.0, 0.0, True)),
-        ({"delay_s": 2.0, "loss": 0.5, "cut": True}, (2.0, 0.5, True)),
-    ],
-)
-def test_each_fault_of_a_link_is_set_by_itself_and_on_that_link(here, given, faults):
-    async def check(at):
-        at.shell.neighborhood.emulated[at.handles["b"]].set_faults(**given)
-        assert at.shell.neighborhood.emulated[at.handles["b"]].faults == faults
-        assert at.shell.neighborhood.emulated[at.handles["c"]].faults == (0.0, 0.0, False)
 
     here(check)
 
@@ -165,17 +139,6 @@ def test_a_changed_topology_is_gone_by_everywhere(here):
         assert shell.requests.relays.stall_s == 7.0
         assert (shell.room.kept._ttl_s, shell.room.kept._limit) == (5.0, 7)
         assert shell.neighborhood.peers.agreements[0]._terms.max_hops == 2
-
-    here(check)
-
-
-def test_what_nobody_waits_for_any_more_is_recalled(here):
-    async def check(at):
-        request = Request("r1", True, msgspec.Raw(b"1"), ("a",))
-        at.say(ev.Forward(1, at.handles["b"], request, time.monotonic() + 600.0))
-        at.say(ev.Recall(1, at.handles["b"]))
-        assert at.shell.metrics.came_back("b")["recalled"] == 1
-        assert at.shell.neighborhood.links[at.handles["b"]]._ways == {}
 
     here(check)
 

@@ -117,10 +117,3 @@ def test_which_limit_was_reached_is_told(here):
         assert at.told("limited_total") == {"shop": 1}
 
     here(tokens("shop", quota=Quota(max_queued=2)), check)
-
-
-def test_tokens_of_no_tenant_have_no_quota(here):
-    def check(at):
-        assert set(at.quotas.uses) == {"shop"}
-
-    here([*tokens("shop"), ApiToken("reader's", b"", "", frozenset())], check)
