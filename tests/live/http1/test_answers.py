@@ -7,6 +7,8 @@ import asyncio
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spillover.core.overflow.held import HeldBytes
 from spillover.live.engine.moving import Moving
@@ -231,6 +233,44 @@ def test_an_answer_before_all_was_sent_is_the_last_one():
     talk.hear(answer(b"ok"))
     assert talk.ends[-1].body == b"ok"
     assert (talk.idle, len(talk.gone), talk.wire.closing) == ([], 1, True)
+
+
+@given(
+    bodies=st.lists(st.binary(max_size=40), min_size=1, max_size=5),
+    size=st.integers(1, 30),
+    framing=st.sampled_from(["length", "chunks"]),
+)
+def test_answers_follow_one_another_on_one_connection(bodies, size, framing):
+    """Nothing of one answer shows in the next one on the same connection."""
+    talk = Talk()
+    for number, body in enumerate(bodies):
+        talk.ask()
+        lines = b"X-%d: a\r\n" % number
+        talk.hear(answer(body, framing=framing, lines=lines, size=size), size)
+        got = talk.ends[-1]
+        assert got.body == body
+        assert [name for name in got.headers if name.startswith(b"x-")] == [b"x-%d" % number]
+
+
+BEGUN = answer(b"ok")
+
+
+@given(
+    data=st.binary(max_size=200),
+    begun=st.sampled_from(
+        [b"", BEGUN[:17], BEGUN[:-1], b"HTTP/1.1 200 OK\r\n" + CHUNKED + b"\r\n"]
+    ),
+)
+def test_no_bytes_confuse_it(data, begun):
+    """Any bytes whatever end in an answer, or in OutcomeUnknown; nothing escapes."""
+    talk = Talk()
+    talk.ask()
+    for piece in (begun, data, data):
+        talk.hear(piece)
+    talk.end()
+    (came_to,) = talk.ends
+    assert isinstance(came_to, OutcomeUnknown | Response)
+    assert talk.wire.closing or isinstance(came_to, Response)
 
 
 # --- the exchange ---------------------------------------------------------------------------------

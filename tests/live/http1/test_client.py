@@ -170,11 +170,8 @@ FAILURES = {
     "closed without an answer": (lambda peer: peer.transport.close(), "closed the connection"),
     "closed in the head": (lambda peer: peer.send_and_close(OK[:20]), "closed the connection"),
     "closed in the body": (lambda peer: peer.send_and_close(OK[:-1]), "closed the connection"),
-    "closed in a chunk": (lambda peer: peer.send_and_close(CHUNKED + b"9\r\na"), "closed the conn"),
     "reset": (Peer.reset, "broke before"),
     "no HTTP": (lambda peer: peer.send(b"SSH-2.0-x\r\n"), "not valid HTTP"),
-    "bad status": (lambda peer: peer.send(b"HTTP/1.1 2x0 OK\r\n\r\n"), "not valid HTTP"),
-    "bad chunk": (lambda peer: peer.send(CHUNKED + b"zz\r\n"), "not valid HTTP"),
     "two framings": (
         lambda peer: peer.send(CHUNKED[:-2] + b"Content-Length: 2\r\n\r\n0\r\n\r\n"),
         "not valid HTTP",
@@ -183,17 +180,8 @@ FAILURES = {
         lambda peer: peer.send(b"HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"),
         "another protocol",
     ),
-    "huge body": (
-        lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n" + b"x" * 2000),
-        "exceeds 1000 bytes",
-    ),
-    "huge chunked body": (lambda peer: peer.send(CHUNKED, *[b"1\r\na\r\n"] * 2000), "exceeds 1000"),
-    "endless head": (
-        lambda peer: peer.send(b"HTTP/1.1 200 OK\r\n", b"X: 0123456789\r\n" * 100_000),
-        "head of at most",
-    ),
     "endless interim answers": (
-        lambda peer: peer.send(b"HTTP/1.1 100 Continue\r\n\r\n" * 100_000),
+        lambda peer: peer.send(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
         "more than 32 interim",
     ),
 }

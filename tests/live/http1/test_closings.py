@@ -15,7 +15,7 @@ from collections import Counter
 
 import pytest
 import uvloop
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spillover.live.http1.blocking import BlockingClient
@@ -27,7 +27,7 @@ from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
 from spillover.policy.reuse import Keeping
 from support.waiting import until as wait
 
-REQUESTS = 60
+REQUESTS = 24
 CLIENTS = 6
 TIMEOUT_S = 10.0
 RESET = struct.pack("ii", 1, 0)
@@ -124,7 +124,6 @@ async def ask(client, server, method):
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None)
 @given(
     factory=st.sampled_from([asyncio.new_event_loop, uvloop.new_event_loop]),
     close=st.sampled_from([in_order, by_reset, by_halves]),

@@ -116,7 +116,7 @@ def test_what_is_cancelled_while_its_connection_is_made_is_never_sent(run):
     """Also in the very turn in which the connection is there."""
 
     async def main():
-        for _ in range(20):
+        for _ in range(4):
             async with serving(OK) as (client, heads):
                 asked = client.request("GET", "/", timeout_s=None)
                 await until(asked.exchange.opening.done)
