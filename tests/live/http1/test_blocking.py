@@ -90,19 +90,6 @@ def test_a_connection_that_has_ended_meanwhile_is_not_used_again():
         assert len(client._lines) == 1
 
 
-def test_a_connection_notices_that_its_server_is_gone_and_holds_nothing_back():
-    """It waits as long as each request says, not as long as a connection may take."""
-    with serving(user_timeout_s=9.0) as (client, _):
-        carried(client)
-        (line,) = client._lines.values()
-        assert line._socket.gettimeout() is None
-        assert line._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        assert line._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            tcp = socket.IPPROTO_TCP
-            assert line._socket.getsockopt(tcp, socket.TCP_USER_TIMEOUT) == 9_000
-
-
 @pytest.mark.parametrize(("timeout_s", "waits_s"), [(0.5, 0.5), (60.0, 5.0)])
 def test_a_connection_is_waited_for_no_longer_than_the_request_may_take(
     monkeypatch, timeout_s, waits_s
@@ -176,44 +163,6 @@ def test_what_has_no_time_left_is_not_sent(timeout_s):
         assert isinstance(error, NotDelivered)
         assert str(error).endswith("no time was left to send it")
         assert (heads, client._lines) == ([], {})
-
-
-@pytest.mark.parametrize(
-    ("failed", "why"),
-    [
-        (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
-        (TimeoutError("timed out"), "timed out"),
-    ],
-)
-def test_it_is_told_why_nobody_can_be_reached(monkeypatch, failed, why):
-    def opened(*_):
-        raise failed
-
-    with serving() as (client, _):
-        monkeypatch.setattr(blocking, "connect", opened)
-        (error,) = carried(client)
-        monkeypatch.undo()
-        assert isinstance(error, NotDelivered)
-        assert str(error) == f"{client._server.url}: cannot connect: {why}"
-
-
-@pytest.mark.parametrize(("look_s", "longest_s"), [(0.05, 0.05), (60.0, 0.12)])
-def test_who_waits_looks_at_the_clock_now_and_then_and_in_the_end(monkeypatch, look_s, longest_s):
-    """In steps that are no longer than what is left."""
-    monkeypatch.setattr(blocking, "LOOK_S", look_s)
-    waited = []
-    read = _Line.read
-
-    def noted(line, exchange, within_s):
-        waited.append(within_s)
-        read(line, exchange, within_s)
-
-    monkeypatch.setattr(_Line, "read", noted)
-    with serving(answer=b"") as (client, _):
-        (error,) = carried(client, 0.12)
-        assert "no complete answer within 0.12 s" in str(error)
-    assert all(0.0 < one <= longest_s for one in waited)
-    assert waited
 
 
 # --- the socket, as a connection has it ---------------------------------------------------------

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import socket
 import time
-import weakref
 
 import pytest
 
@@ -319,38 +318,6 @@ def test_the_connection_limit_refuses_at_once(run):
             await get(client)
             await client.warm(9)
             assert (client.idle, len(server.peers)) == (2, 2)
-
-    run(main())
-
-
-def test_an_early_answer_counts_and_its_connection_does_not(run):
-    """An answer that overtakes a large body is the answer; the unsent rest is never sent."""
-
-    async def main():
-        def script(peer):
-            peer.transport.pause_reading()
-            peer.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
-
-        async with serving(script) as (server, client):
-            server.whole_bodies = False
-            body = bytes(32 * 1024 * 1024)
-            answer = await client.request("POST", "/", body=body, timeout_s=LIMIT_S)
-            assert answer.status == 413
-            assert (client.idle, client.busy) == (0, 0)
-            server.peers[0].transport.abort()
-
-    run(main())
-
-
-def test_a_finished_request_leaves_nothing_behind(run):
-    """Neither its timer nor its connection keeps an answered request alive."""
-
-    async def main():
-        async with serving(lambda peer: peer.send(OK)) as (_, client):
-            await (future := get(client))
-            trace = weakref.ref(future)
-            del future
-            await until(lambda: trace() is None)
 
     run(main())
 

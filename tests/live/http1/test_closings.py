@@ -22,7 +22,7 @@ from spillover.live.http1.blocking import BlockingClient
 from spillover.live.http1.client import HttpClient
 from spillover.live.http1.connection import UPLOAD_BYTES
 from spillover.live.http1.kept_for import read_keep_alive_s
-from spillover.live.http1.outgoing import SENDINGS_MAX, Again, LostThenRefused, Response
+from spillover.live.http1.outgoing import Again, LostThenRefused, Response
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
 from spillover.policy.reuse import Keeping
 from support.waiting import until as wait
@@ -262,33 +262,6 @@ def test_what_was_read_is_sent_again_only_where_that_does_no_harm(run, method, k
                 await asked
             with pytest.raises(BlockingIOError):
                 listening.accept()
-
-    run(main())
-
-
-def test_who_accepts_and_closes_each_time_has_surely_not_read_it_and_is_not_asked_for_ever(run):
-    async def main():
-        listening = socket.create_server(("127.0.0.1", 0))
-        ends = []
-
-        def accept():
-            while not over.is_set():
-                end, _ = listening.accept()
-                ends.append(end)
-                end.close()
-
-        over = threading.Event()
-        thread = threading.Thread(target=accept)
-        thread.start()
-        client = HttpClient(f"http://127.0.0.1:{listening.getsockname()[1]}")
-        with pytest.raises((NotDelivered, OutcomeUnknown)):
-            await client.request("POST", "/x", timeout_s=TIMEOUT_S)
-        await client.close()
-        assert len(ends) <= SENDINGS_MAX
-        over.set()
-        socket.create_connection(listening.getsockname()).close()
-        await asyncio.to_thread(thread.join)
-        listening.close()
 
     run(main())
 

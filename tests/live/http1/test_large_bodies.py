@@ -118,16 +118,6 @@ def test_one_that_ends_early_is_no_answer(play) -> None:
     play(main)
 
 
-def test_one_that_never_ends_is_broken_off_in_time(play) -> None:
-    async def main():
-        async with serving([head(len(CONTENT)), CONTENT[:-1]]) as (client, _):
-            with pytest.raises(OutcomeUnknown, match="no complete answer within"):
-                await client.request("GET", "/", timeout_s=0.3)
-            assert (client.busy, client.idle) == (0, 0)
-
-    play(main)
-
-
 def test_what_comes_behind_it_is_no_answer_to_the_next(play) -> None:
     async def main():
         behind = [head(len(CONTENT)), CONTENT + b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad"]
@@ -135,18 +125,6 @@ def test_what_comes_behind_it_is_no_answer_to_the_next(play) -> None:
             assert (await client.request("GET", "/", timeout_s=LIMIT_S)).body == CONTENT
             await until(lambda: not client.idle)  # it is closed for what nobody asked for
             assert (await client.request("GET", "/", timeout_s=LIMIT_S)).body == b"ok"
-
-    play(main)
-
-
-def test_a_server_that_closes_behind_it_is_not_asked_again_there(play) -> None:
-    async def main():
-        closing = [head(len(CONTENT), b"Connection: close"), CONTENT]
-        async with serving(closing, [OK]) as (client, ends):
-            assert (await client.request("GET", "/", timeout_s=LIMIT_S)).body == CONTENT
-            assert client.idle == 0
-            assert (await client.request("GET", "/", timeout_s=LIMIT_S)).body == b"ok"
-            assert len(ends) == 2
 
     play(main)
 

@@ -30,28 +30,6 @@ def test_why_there_is_no_connection(error, told):
     assert "Connect call failed" not in _in_words(error)
 
 
-@pytest.mark.parametrize(
-    "failed", [OSError("Multiple exceptions: x"), OSError(), UnicodeError("y")]
-)
-def test_whatever_it_is_nothing_was_sent(run, monkeypatch, failed):
-    """Of a client that can be used again."""
-
-    async def main():
-        async def fail(*_, **__):
-            raise failed
-
-        client = HttpClient("http://127.0.0.1:1")
-        monkeypatch.setattr(client._opening, "_open_socket", fail)
-        with pytest.raises(NotDelivered, match="cannot connect: ") as error:
-            await client.request("GET", "/", timeout_s=20.0)
-        assert str(error.value) == f"http://127.0.0.1:1: cannot connect: {_in_words(failed)}"
-        assert error.value.__cause__ is failed
-        assert (client.idle, client.busy) == (0, 0)
-        await client.close()
-
-    run(main())
-
-
 @pytest.mark.parametrize(("scheme", "more_s"), [("http", 0.0), ("https", HANDSHAKE_S)])
 def test_a_handshake_has_a_time_of_its_own(scheme, more_s):
     client = HttpClient(f"{scheme}://127.0.0.1:1", connect_timeout_s=2.5)

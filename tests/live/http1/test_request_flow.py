@@ -82,7 +82,7 @@ def told_of(*pieces):
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_a_request_is_the_same_split_anywhere(name):
+def test_a_request_is_the_same_split_anywhere_and_no_part_of_one_is_taken_for_it(name):
     """And byte by byte; a second one behind it as well."""
     raw = SHORT[name]
     for behind in (b"", get(target=b"/behind")):
@@ -99,6 +99,12 @@ def test_a_request_is_the_same_split_anywhere(name):
         singly = told_of(*[whole[at : at + 1] for at in range(len(whole))])
         assert len(singly) == len(expected)
         assert singly == expected or (refusals and singly[:-1] == expected[:-1])
+    whole = len(told_of(raw))
+    for at in range(0, len(raw) if whole else 0, 1 + len(raw) // SPLITS_MAX):
+        told = told_of(raw[:at])
+        assert len(told) <= whole
+        if len(told) == whole and isinstance(told[-1], tuple):
+            assert not raw[at:].strip(b"\r\n"), (name, at)
 
 
 @given(
@@ -111,17 +117,6 @@ def test_requests_in_a_row_are_those_in_whatever_pieces_they_come(names, sizes):
         pieces.append(raw[:size])
         raw = raw[size:]
     assert told_of(*pieces, raw) == [one for name in names for one in told_of(SEEN[name][0])]
-
-
-@pytest.mark.parametrize("name", SHORT)
-def test_no_part_of_a_request_is_taken_for_one(name):
-    raw = SHORT[name]
-    whole = len(told_of(raw))
-    for at in range(0, len(raw) if whole else 0, 1 + len(raw) // SPLITS_MAX):
-        told = told_of(raw[:at])
-        assert len(told) <= whole
-        if len(told) == whole and isinstance(told[-1], tuple):
-            assert not raw[at:].strip(b"\r\n"), (name, at)
 
 
 # --- one after another ---------------------------------------------------------------------------

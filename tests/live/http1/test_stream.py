@@ -79,14 +79,15 @@ def test_a_stream_that_goes_wrong_raises(run, pieces, kind, what):
     run(main())
 
 
-@pytest.mark.parametrize("drips", [b"", chunk(b"x")], ids=["silent", "drips"])
-@pytest.mark.parametrize("pieces", [[], [CHUNKED], [CHUNKED + chunk(b"a\n")]], ids=len)
+@pytest.mark.parametrize(
+    ("pieces", "drips"), [([], b""), ([CHUNKED], b""), ([CHUNKED + chunk(b"a\n")], chunk(b"x"))]
+)
 def test_silence_ends_a_stream(run, pieces, drips):
     """A server that sends no line for the time given is taken for dead, and let go: bytes that
     never become one say nothing."""
 
     async def main():
-        async with streaming(*pieces, stays_open=True, drips=drips if pieces else b"") as (
+        async with streaming(*pieces, stays_open=True, drips=drips) as (
             client,
             gone,
         ):

@@ -127,11 +127,3 @@ def test_a_pipe_is_no_file_of_cas(of_service, tmp_path, caplog):
     (told,) = caplog.records
     assert "stay as they were" in told.msg.words
     assert "got something else" in told.msg.fields["reason"]
-
-
-def test_what_does_not_change_is_not_read_again(of_service):
-    cas = TrustedCas(of_service.ca)
-    first = cas.context()
-    assert cas.context() is first
-    with pytest.raises(InputError, match="expected a file"):
-        TrustedCas(of_service.ca + ".none")

@@ -84,15 +84,6 @@ def waits(caplog):
     return [(one[1], float(one[2])) for one in found]
 
 
-def test_where_nothing_is_left_nobody_waits(run, caplog):
-    async def main():
-        held, _ = home()
-        assert await ended(held, 60.0, 60.0) < 5.0
-        assert caplog.records == []
-
-    run(main())
-
-
 def test_requests_are_waited_for_as_long_as_was_said(run, caplog):
     """It is told once for all, and not with each that ends."""
 

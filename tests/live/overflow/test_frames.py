@@ -384,15 +384,6 @@ def test_what_waits_alone_leaves_in_as_few_frames_as_one_write_holds():
     assert max(map(sum, sizes)) <= ROOM_BYTES
 
 
-def test_a_cancel_of_what_has_not_left_tells_so():
-    caller, callee = met()
-    number = caller.call(FORWARD, (bytes(200_000),))
-    caller.out.due(1)
-    assert not caller.cancel(number)
-    assert told_to(callee, caller) == []
-    assert (len(caller), len(callee), callee.held_bytes) == (0, 0, 0)
-
-
 def test_a_callee_that_leaves_answers_what_it_has_taken():
     caller, callee = met()
     caller.call(FORWARD, (b"one",))
@@ -451,34 +442,6 @@ def test_a_reader_who_stops_has_no_more_before_him_however_much_was_asked_for():
     told_to(callee, caller)
     assert sum(read_bytes() for _ in range(20)) == 400_000
     assert flows[1] == [True, False]
-
-
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_reader_who_reads_on_waits_for_no_word_of_what_is_held_back(times):
-    """What he asks for leaves behind HOLD, once however often he stops meanwhile; the other end
-    sends so much on."""
-    caller, callee = met()
-    caller.call(PASS, (b"",))
-    told_to(callee, caller)
-    callee.begin(1, b"head", flow_of({}, 1))
-    for _ in range(2):  # it has a wide window each time
-        for _ in range(2):
-            callee.piece(1, bytes(WINDOW_BYTES // 2))
-            told_back(caller, callee)
-            told_to(callee, caller)
-        for _ in range(times):
-            caller.pause(1)
-            caller.resume(1)
-        asked = joined(caller.out.due(math.inf))
-        window = (WINDOW, 1, LENGTH.pack(WINDOW_BYTES))
-        assert FrameReader().read(asked) == [(HOLD, 1, b""), window]
-        callee.receive(asked, 0.0)
-        callee.piece(1, bytes(400_000))
-        assert sum(len(data) for _, _, data in told_back(caller, callee)) == WINDOW_BYTES
-        while told_to(callee, caller) or callee.out.is_due:
-            told_back(caller, callee)
-    assert caller.reader.fault is callee.reader.fault is None
-    assert not callee.out.unsent_bytes
 
 
 class Story(RuleBasedStateMachine):

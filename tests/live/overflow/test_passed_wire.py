@@ -136,20 +136,6 @@ def test_what_a_head_does_not_say_took_no_time():
     assert decode_head(message) == (PASSED_HEAD, nothing_yet, Stay(2.0, 0.0, 0.0))
 
 
-@pytest.mark.parametrize("cut", [0, 1, FRAME.size, FRAME.size + 3])
-def test_what_looks_like_a_frame_within_a_piece_is_a_part_of_it(cut):
-    """However it comes: of the body nothing is understood."""
-    within, read = frame(b"abc"), Read()
-    piece = frame(within + within)
-    read.feed(encode_head(PASSED_HEAD, SO_FAR, STAY))
-    read.feed(piece[:cut])
-    read.feed(piece[cut : cut + len(within)])
-    read.feed(piece[cut + len(within) :])
-    assert read.body == within + within
-    read.feed(encode_end(FIELDS, ANSWER, STAY))
-    assert read.told[-1][0] == "end"
-
-
 WHOLE_HEAD = encode_head(PASSED_HEAD, SO_FAR, STAY)
 WHOLE_END = encode_end(FIELDS, ANSWER, STAY)
 
@@ -157,11 +143,6 @@ WHOLE_END = encode_end(FIELDS, ANSWER, STAY)
 @pytest.mark.parametrize(
     "frames",
     [
-        frame(b"x"),
-        WHOLE_END,
-        WHOLE_HEAD * 2,
-        WHOLE_HEAD + WHOLE_END + b"B",
-        WHOLE_HEAD + WHOLE_END + frame(b"x"),
         WHOLE_HEAD + b"X" + bytes(4),
         FRAME.pack(HEAD, MESSAGE_LIMIT_BYTES + 1),
         FRAME.pack(HEAD, 3) + b"abc",

@@ -177,25 +177,6 @@ def test_the_time_that_a_forward_waits_is_taken_off_its_deadline(nodes):
     nodes.run(main)
 
 
-def test_a_forward_that_a_cut_link_holds_for_too_long_is_lost(nodes):
-    """It never arrives, also once the link is healed; what is sent then does."""
-
-    async def main():
-        async with linked(given_up_after_s=0.05) as ends:
-            ends.emulated_link.set_faults(cut=True)
-            sent_s = time.monotonic()
-            ends.forward()
-            await nodes.until(lambda: ends.events)
-            assert time.monotonic() >= sent_s + 0.05
-            ends.emulated_link.set_faults(cut=False)
-            ends.forward(2)
-            await nodes.until(lambda: ends.neighbor.forwards)
-            assert ends.neighbor.forwards == ["r2"]
-            assert (ends.events, ends.outcomes) == ([ev.ForwardLost(1)], ["lost"])
-
-    nodes.run(main)
-
-
 @pytest.mark.parametrize("delay_s", [0.0, 0.03])
 def test_a_forward_that_is_lost_never_leaves(nodes, delay_s):
     """It is found lost when it would have left."""
@@ -275,44 +256,6 @@ def test_a_cancel_that_finds_nothing_is_tried_again(nodes, monkeypatch):
             await nodes.until(ends.nothing_is_to_come)
             assert len(ends.neighbor.cancels) == 4
             assert not ends.events
-
-    nodes.run(main)
-
-
-def test_a_cancel_that_never_finds_anything_is_given_up(nodes, monkeypatch):
-    """After a bounded number of attempts, those that the link loses included."""
-    monkeypatch.setattr(link, "CANCEL_AGAIN_S", 0.002)
-
-    async def main():
-        async with linked() as ends:
-            ends.neighbor.told = [b'{"found":false}']
-            ends.forward()
-            ends.emulated_link.set_faults(loss=1.0)
-            ends.link.ask_cancel(1)
-            ends.emulated_link.set_faults(loss=0.0)
-            await nodes.until(ends.nothing_is_to_come)
-            assert len(ends.neighbor.cancels) == link.CANCEL_ATTEMPTS_MAX - 1
-            assert not ends.events
-
-    nodes.run(main)
-
-
-def test_nobody_cancels_what_has_been_answered(nodes, monkeypatch):
-    """An answer that comes between two attempts ends them."""
-    monkeypatch.setattr(link, "CANCEL_AGAIN_S", 0.05)
-
-    async def main():
-        async with linked() as ends:
-            ends.neighbor.told = [b'{"found":false}']
-            ends.forward()
-            ends.link.ask_cancel(1)
-            await nodes.until(lambda: ends.neighbor.cancels)
-            ends.neighbor.release.set()
-            await nodes.until(lambda: ends.events)
-            await nodes.until(ends.nothing_is_to_come)
-            assert len(ends.neighbor.cancels) == 1
-            ends.link.ask_cancel(1)
-            assert len(ends.neighbor.cancels) == 1
 
     nodes.run(main)
 

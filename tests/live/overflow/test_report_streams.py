@@ -41,7 +41,7 @@ def test_a_reader_that_does_not_read_costs_little_and_hears_the_newest(nodes):
             await nodes.until(lambda: len(streams._streams[0]) == 2)
             line = b"x" * 1023 + b"\n"
             buffered = BufferOf(streams._streams[0][-1].put.__self__.connection)
-            for _ in range(40_000):
+            for _ in range(12_000):
                 streams.publish(line)
             await nodes.until(lambda: buffered.paused)
             assert buffered.size_bytes < BUFFER_LIMIT_BYTES

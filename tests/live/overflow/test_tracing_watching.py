@@ -28,7 +28,7 @@ from support.federation import topology_of
 
 LONG = {"service_ms": 60_000.0}
 URLS = {"a": "http://127.0.0.1:1", "b": "http://127.0.0.1:2"}
-SAMPLED, NOT_SAMPLED = "00-" + "a" * 32 + "-" + "b" * 16 + "-01", "00-" + "a" * 32 + "-1-00"
+NOT_SAMPLED = "00-" + "a" * 32 + "-1-00"
 
 
 class Sampler:

@@ -183,20 +183,6 @@ def test_reports_survive_the_way(epoch, sequence, accept, near, length, servers,
 REPORT = report_lines.encode_report(LoadReport(1, 1, 1.0, 1.0, 0, 1, True))
 
 
-def test_a_report_may_leave_out_whom_its_sender_hears():
-    """It then hears nobody."""
-    assert b"hears" not in REPORT
-    assert report_lines.decode_line(REPORT[:-1]).hears == ()
-
-
-@pytest.mark.parametrize("bad", [None, "a", [1], [""], ["a\n"], ["x" * 64], ["a"] * 1001])
-def test_a_report_names_the_clusters_that_its_sender_hears(bad):
-    """Ids as in a topology, a bounded number of them."""
-    hears = b',"hears":' + json.dumps(bad).encode() + b"}"
-    with pytest.raises(wire.MalformedMessage):
-        report_lines.decode_line(REPORT[:-2] + hears)
-
-
 @given(clusters, printable, st.booleans())
 def test_cancels_survive_the_way(sender, id, found):
     """Who cancels what, and whether it was found."""

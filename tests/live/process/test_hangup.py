@@ -217,28 +217,6 @@ def test_a_terminal_that_went_without_a_word_is_of_no_account(terminal, monkeypa
 
 
 @pytest.mark.processes
-def test_under_nohup_nothing_ends(tmp_path):
-    """Whatever becomes of the terminal; files are read again all the same."""
-    ours, theirs = pty.openpty()
-    ignoring = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
-    service = subprocess.Popen(
-        [sys.executable, "-c", f"{ignoring}\n{ITS_OWN_TERMINAL}{SERVICE}"],
-        stdin=theirs, stdout=subprocess.PIPE, cwd=tmp_path, start_new_session=True,
-    )  # fmt: skip
-    os.close(theirs)
-    try:
-        assert service.stdout.readline() == b"ready\n"
-        os.close(ours)
-        assert service.stdout.readline() == b"read again\n"
-        service.send_signal(signal.SIGHUP)
-        assert service.stdout.readline() == b"read again\n"
-    finally:
-        service.kill()
-        service.wait(5)
-        service.stdout.close()
-
-
-@pytest.mark.processes
 def test_a_terminal_that_has_gone_is_the_end(tmp_path):
     """As when a window is closed; while it is there SIGHUP means what it means elsewhere."""
     ours, theirs = pty.openpty()
