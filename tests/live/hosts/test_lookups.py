@@ -91,20 +91,17 @@ def test_all_who_ask_for_a_name_wait_for_one_lookup_and_others_do_not(run, resol
     assert not any(hosts._waiting.values())
 
 
-def test_whoever_gives_up_leaves_nothing_behind(run, resolver):
+async def test_whoever_gives_up_leaves_nothing_behind(resolver):
     """However often it is tried: one thread, and nobody who waits."""
     hosts = Hosts(resolver)
 
-    async def main():
-        before = threading.active_count()
-        for _ in range(20):
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.001):
-                    await connect("hangs.test", 1, hosts)
-        assert threading.active_count() <= before + 1
-        assert hosts._waiting == {"hangs.test": []}
-
-    run(main())
+    before = threading.active_count()
+    for _ in range(20):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await connect("hangs.test", 1, hosts)
+    assert threading.active_count() <= before + 1
+    assert hosts._waiting == {"hangs.test": []}
 
 
 def test_a_thread_waits_no_longer_than_it_wants_to(resolver):

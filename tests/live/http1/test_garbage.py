@@ -97,21 +97,17 @@ def ours(found):
         *((does, case) for does in (cancel, ask_unheard) for case in ("half, and silent", "lines")),
     ],
 )
-def test_nothing_is_left_for_the_collector(run, case, does):
+async def test_nothing_is_left_for_the_collector(case, does):
     """However a request or a stream ends, and whatever the server does."""
-
-    async def main():
+    await use(does, *SAYS[case])
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
         await use(does, *SAYS[case])
         gc.collect()
-        gc.disable()
-        gc.set_debug(gc.DEBUG_SAVEALL)
-        try:
-            await use(does, *SAYS[case])
-            gc.collect()
-            assert not ours(gc.garbage), [t for t in gc.garbage if ours([t])]
-        finally:
-            gc.set_debug(0)
-            gc.garbage.clear()
-            gc.enable()
-
-    run(main())
+        assert not ours(gc.garbage), [t for t in gc.garbage if ours([t])]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()

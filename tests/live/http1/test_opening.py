@@ -36,18 +36,14 @@ def test_a_handshake_has_a_time_of_its_own(scheme, more_s):
     assert client._opening._timeout_s == 2.5 + more_s
 
 
-def test_who_is_not_there_is_not_one_that_is_not_believed(run):
+async def test_who_is_not_there_is_not_one_that_is_not_believed():
     """What is at fault is no certificate."""
-
-    async def main():
-        with socket.socket() as taken:  # and nobody listens
-            taken.bind(("127.0.0.1", 0))
-            told = []
-            url = f"https://127.0.0.1:{taken.getsockname()[1]}"
-            client = HttpClient(url, on_tls_failure=told.append)
-            with pytest.raises(NotDelivered, match="Connection refused") as error:
-                await client.request("GET", "/", timeout_s=20.0)
-            assert (type(error.value), told) == (NotDelivered, [])
-            await client.close()
-
-    run(main())
+    with socket.socket() as taken:  # and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        told = []
+        url = f"https://127.0.0.1:{taken.getsockname()[1]}"
+        client = HttpClient(url, on_tls_failure=told.append)
+        with pytest.raises(NotDelivered, match="Connection refused") as error:
+            await client.request("GET", "/", timeout_s=20.0)
+        assert (type(error.value), told) == (NotDelivered, [])
+        await client.close()

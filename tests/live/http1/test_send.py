@@ -53,160 +53,130 @@ def sent(client, **options):
     return client.send("GET", "/", told.append, timeout_s=None, **options), told
 
 
-def test_an_answer_is_told_once(run):
+async def test_an_answer_is_told_once():
     """And its connection is free again before: who is told may send the next request on it."""
+    async with serving(OK) as (client, heads):
+        told, idle = [], []
 
-    async def main():
-        async with serving(OK) as (client, heads):
-            told, idle = [], []
+        def next_one(came_to):
+            told.append(came_to)
+            idle.append(client.idle)
+            if len(told) < 3:
+                client.send("GET", "/", next_one, timeout_s=None)
 
-            def next_one(came_to):
-                told.append(came_to)
-                idle.append(client.idle)
-                if len(told) < 3:
-                    client.send("GET", "/", next_one, timeout_s=None)
-
-            client.send("GET", "/", next_one, timeout_s=None)
-            await until(lambda: len(told) == 3)
-            assert [type(came_to) for came_to in told] == [Response] * 3
-            assert (idle, len(heads), client.idle, client.busy) == ([1, 1, 1], 3, 1, 0)
-
-    run(main())
+        client.send("GET", "/", next_one, timeout_s=None)
+        await until(lambda: len(told) == 3)
+        assert [type(came_to) for came_to in told] == [Response] * 3
+        assert (idle, len(heads), client.idle, client.busy) == ([1, 1, 1], 3, 1, 0)
 
 
-def test_an_answer_that_was_paused_at_its_end_keeps_no_other_waiting(run):
+async def test_an_answer_that_was_paused_at_its_end_keeps_no_other_waiting():
     """Its connection reads on for the next one."""
+    pieces = []
+    async with serving(CHUNKED) as (client, _):
+        for _ in range(2):
+            exchange, told = sent(client, on_head=lambda *_: take)
 
-    async def main():
-        pieces = []
-        async with serving(CHUNKED) as (client, _):
-            for _ in range(2):
-                exchange, told = sent(client, on_head=lambda *_: take)
+            def take(piece, exchange=exchange):
+                pieces.append(bytes(piece))
+                exchange.pause()
 
-                def take(piece, exchange=exchange):
-                    pieces.append(bytes(piece))
-                    exchange.pause()
-
-                await until(lambda told=told: told)
-            assert (pieces, client.idle) == ([b"ok", b"ok"], 1)
-
-    run(main())
+            await until(lambda told=told: told)
+        assert (pieces, client.idle) == ([b"ok", b"ok"], 1)
 
 
-def test_nothing_is_told_after_a_cancel(run):
+async def test_nothing_is_told_after_a_cancel():
     """Before it is sent, and while its answer is awaited: then the connection closes."""
-
-    async def main():
-        async with serving(OK) as (client, heads):
-            unsent, told = sent(client)
-            unsent.cancel()
-            await client.warm(1)
-            away, told_too = sent(client)
-            away.cancel()
-            await until(lambda: (client.idle, client.busy) == (0, 0))
-            assert (told, told_too, len(heads)) == ([], [], 0)
-
-    run(main())
+    async with serving(OK) as (client, heads):
+        unsent, told = sent(client)
+        unsent.cancel()
+        await client.warm(1)
+        away, told_too = sent(client)
+        away.cancel()
+        await until(lambda: (client.idle, client.busy) == (0, 0))
+        assert (told, told_too, len(heads)) == ([], [], 0)
 
 
-def test_what_is_cancelled_while_its_connection_is_made_is_never_sent(run):
+async def test_what_is_cancelled_while_its_connection_is_made_is_never_sent():
     """Also in the very turn in which the connection is there."""
-
-    async def main():
-        for _ in range(4):
-            async with serving(OK) as (client, heads):
-                asked = client.request("GET", "/", timeout_s=None)
-                await until(asked.exchange.opening.done)
-                asked.cancel()
-                await client.warm(1)
-                await client.request("GET", "/after", timeout_s=None)
-                assert [head.split()[1] for head in heads] == [b"/after"]
-
-    run(main())
-
-
-def test_a_client_that_closes_tells_who_still_waits_for_a_connection(run):
-    """Also where the connection has just been made."""
-
-    async def main():
+    for _ in range(4):
         async with serving(OK) as (client, heads):
-            exchange, told = sent(client)
-            await until(exchange.opening.done)
-            await client.close()
-            assert ([type(came_to) for came_to in told], heads) == ([NotDelivered], [])
-            assert (client.idle, client.busy) == (0, 0)
+            asked = client.request("GET", "/", timeout_s=None)
+            await until(asked.exchange.opening.done)
+            asked.cancel()
+            await client.warm(1)
+            await client.request("GET", "/after", timeout_s=None)
+            assert [head.split()[1] for head in heads] == [b"/after"]
 
-    run(main())
+
+async def test_a_client_that_closes_tells_who_still_waits_for_a_connection():
+    """Also where the connection has just been made."""
+    async with serving(OK) as (client, heads):
+        exchange, told = sent(client)
+        await until(exchange.opening.done)
+        await client.close()
+        assert ([type(came_to) for came_to in told], heads) == ([NotDelivered], [])
+        assert (client.idle, client.busy) == (0, 0)
 
 
 # --- connections that nobody has asked for yet ----------------------------------------------------
 
 
-def test_the_next_sweep_is_when_the_next_one_is_too_old(run):
+async def test_the_next_sweep_is_when_the_next_one_is_too_old():
     """Some seconds after the first is idle; and where all are gone there is none."""
-
-    async def main():
-        now_s = asyncio.get_running_loop().time
-        async with serving(OK) as (client, _):
-            assert client._kept.sweep is None
-            began_s = now_s()
-            await client.warm(3)
-            assert began_s + 3.0 < client._kept.sweep.when() < now_s() + 4.1
-            began_s = now_s()
-            for connection, age_s in zip(client._kept.idle, (4.5, 2.5, 1.5), strict=True):
-                connection.idle_since_s = time.monotonic() - age_s
-            client._kept.sweep.cancel()
-            client._kept.close_expired()
-            assert client.idle == 2
-            assert began_s + 0.5 < client._kept.sweep.when() <= now_s() + 1.6
-            for connection in client._kept.idle:
-                connection.idle_since_s -= 30.0
-            client._kept.sweep.cancel()
-            client._kept.close_expired()
-            assert (client.idle, client._kept.sweep) == (0, None)
-            await client.warm(1)
-            assert client._kept.sweep is not None
-
-    run(main())
+    now_s = asyncio.get_running_loop().time
+    async with serving(OK) as (client, _):
+        assert client._kept.sweep is None
+        began_s = now_s()
+        await client.warm(3)
+        assert began_s + 3.0 < client._kept.sweep.when() < now_s() + 4.1
+        began_s = now_s()
+        for connection, age_s in zip(client._kept.idle, (4.5, 2.5, 1.5), strict=True):
+            connection.idle_since_s = time.monotonic() - age_s
+        client._kept.sweep.cancel()
+        client._kept.close_expired()
+        assert client.idle == 2
+        assert began_s + 0.5 < client._kept.sweep.when() <= now_s() + 1.6
+        for connection in client._kept.idle:
+            connection.idle_since_s -= 30.0
+        client._kept.sweep.cancel()
+        client._kept.close_expired()
+        assert (client.idle, client._kept.sweep) == (0, None)
+        await client.warm(1)
+        assert client._kept.sweep is not None
 
 
-def test_a_sweep_closes_so_many_at_once_and_the_rest_soon(run, monkeypatch):
+async def test_a_sweep_closes_so_many_at_once_and_the_rest_soon(monkeypatch):
     """It must not hold up the loop."""
     monkeypatch.setattr(kept, "SWEEP_AT_ONCE", 2)
 
-    async def main():
-        async with serving(OK) as (client, _):
-            await client.warm(5)
-            for connection in client._kept.idle:
-                connection.idle_since_s -= 31.0
-            client._kept.sweep.cancel()
-            left = []
-            while client.idle:
-                client._kept.close_expired()
-                left.append(client.idle)
-                if client._kept.sweep is not None:
-                    assert client._kept.sweep.when() - asyncio.get_running_loop().time() < 1.0
-                    client._kept.sweep.cancel()
-            assert left == [3, 1, 0]
-
-    run(main())
+    async with serving(OK) as (client, _):
+        await client.warm(5)
+        for connection in client._kept.idle:
+            connection.idle_since_s -= 31.0
+        client._kept.sweep.cancel()
+        left = []
+        while client.idle:
+            client._kept.close_expired()
+            left.append(client.idle)
+            if client._kept.sweep is not None:
+                assert client._kept.sweep.when() - asyncio.get_running_loop().time() < 1.0
+                client._kept.sweep.cancel()
+        assert left == [3, 1, 0]
 
 
-def test_of_many_connections_a_few_are_opened_at_a_time(run, monkeypatch):
+async def test_of_many_connections_a_few_are_opened_at_a_time(monkeypatch):
     """Fewer than may wait at a server's door."""
     monkeypatch.setattr(http_client, "WARM_AT_ONCE", 2)
 
-    async def main():
-        async with serving(OK) as (client, _):
-            most, warming = 0, asyncio.ensure_future(client.warm(5))
-            while not warming.done():
-                await turn()
-                most = max(most, len(client._connecting))
-            assert (most, client.idle, client.busy) == (2, 5, 0)
-            await client.warm(4)
-            assert client.idle == 5
-
-    run(main())
+    async with serving(OK) as (client, _):
+        most, warming = 0, asyncio.ensure_future(client.warm(5))
+        while not warming.done():
+            await turn()
+            most = max(most, len(client._connecting))
+        assert (most, client.idle, client.busy) == (2, 5, 0)
+        await client.warm(4)
+        assert client.idle == 5
 
 
 class Counting(selectors.DefaultSelector):

@@ -63,70 +63,55 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("pieces", "kind", "what"), ENDS.values(), ids=ENDS)
-def test_a_stream_that_goes_wrong_raises(run, pieces, kind, what):
+async def test_a_stream_that_goes_wrong_raises(pieces, kind, what):
     """Lines before the fault still come, unless with it; then a PeerError names the URL and the
     fault."""
-
-    async def main():
-        lines = []
-        async with streaming(*pieces) as (client, _):
-            with pytest.raises(kind, match=what) as caught:
-                await client.stream_lines("/s", lines.append, line_limit_bytes=10, silence_s=None)
-            assert "GET http://127.0.0.1:" in str(caught.value)
-            assert (client.idle, client.busy) == (0, 0)
-        assert lines == ([] if "404" in what or "not valid" in what else [b"a"])
-
-    run(main())
+    lines = []
+    async with streaming(*pieces) as (client, _):
+        with pytest.raises(kind, match=what) as caught:
+            await client.stream_lines("/s", lines.append, line_limit_bytes=10, silence_s=None)
+        assert "GET http://127.0.0.1:" in str(caught.value)
+        assert (client.idle, client.busy) == (0, 0)
+    assert lines == ([] if "404" in what or "not valid" in what else [b"a"])
 
 
 @pytest.mark.parametrize(
     ("pieces", "drips"), [([], b""), ([CHUNKED], b""), ([CHUNKED + chunk(b"a\n")], chunk(b"x"))]
 )
-def test_silence_ends_a_stream(run, pieces, drips):
+async def test_silence_ends_a_stream(pieces, drips):
     """A server that sends no line for the time given is taken for dead, and let go: bytes that
     never become one say nothing."""
-
-    async def main():
-        async with streaming(*pieces, stays_open=True, drips=drips) as (
-            client,
-            gone,
-        ):
-            with pytest.raises(PeerError, match=r"no line arrived for 0\.05 s"):
-                await client.stream_lines("/s", lambda _line: None, silence_s=0.05)
-            await gone.wait()
-
-    run(main())
+    async with streaming(*pieces, stays_open=True, drips=drips) as (
+        client,
+        gone,
+    ):
+        with pytest.raises(PeerError, match=r"no line arrived for 0\.05 s"):
+            await client.stream_lines("/s", lambda _line: None, silence_s=0.05)
+        await gone.wait()
 
 
-def test_what_the_reader_raises_comes_out(run):
+async def test_what_the_reader_raises_comes_out():
     """An error of the caller's own ends the stream and is not mistaken for one of the peer."""
 
-    async def main():
-        def refuse(line):
-            raise KeyError(line)
+    def refuse(line):
+        raise KeyError(line)
 
-        async with streaming(CHUNKED + chunk(b"a\nb\n"), stays_open=True) as (client, gone):
-            with pytest.raises(KeyError, match="a"):
-                await client.stream_lines("/s", refuse, silence_s=LIMIT_S)
-            await gone.wait()
-
-    run(main())
+    async with streaming(CHUNKED + chunk(b"a\nb\n"), stays_open=True) as (client, gone):
+        with pytest.raises(KeyError, match="a"):
+            await client.stream_lines("/s", refuse, silence_s=LIMIT_S)
+        await gone.wait()
 
 
-def test_cancelling_a_stream_closes_it(run):
+async def test_cancelling_a_stream_closes_it():
     """A cancelled stream leaves no connection behind."""
-
-    async def main():
-        async with streaming(CHUNKED + chunk(b"a\n"), stays_open=True) as (client, gone):
-            first = asyncio.Event()
-            stream = asyncio.create_task(
-                client.stream_lines("/s", lambda _line: first.set(), silence_s=LIMIT_S)
-            )
-            await first.wait()
-            stream.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await stream
-            await gone.wait()
-            assert (client.idle, client.busy) == (0, 0)
-
-    run(main())
+    async with streaming(CHUNKED + chunk(b"a\n"), stays_open=True) as (client, gone):
+        first = asyncio.Event()
+        stream = asyncio.create_task(
+            client.stream_lines("/s", lambda _line: first.set(), silence_s=LIMIT_S)
+        )
+        await first.wait()
+        stream.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stream
+        await gone.wait()
+        assert (client.idle, client.busy) == (0, 0)

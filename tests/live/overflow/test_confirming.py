@@ -58,41 +58,37 @@ async def asked(nodes, journal, count=1):
     await nodes.until(lambda: len(journal.asked) == count)
 
 
-def test_nothing_is_said_and_nothing_starts_before_it_is_confirmed(nodes):
+async def test_nothing_is_said_and_nothing_starts_before_it_is_confirmed(nodes):
     """Whoever waits when the node ends before that is told that nothing has run."""
-
-    async def main():
-        journal = Journal()
-        async with node_with(nodes, journal) as node:
-            home, waiters = node.shell.requests.home, node.shell.requests.waiters
-            post = asyncio.ensure_future(node.post({"service_ms": 5}, headers=ASYNC, id="k"))
-            await asked(nodes, journal)
-            command = journal.asked[0]
-            assert (command.request.id, command.origin) == ("k", ev.HOME)
-            again = asyncio.ensure_future(node.post({"service_ms": 5}, headers=ASYNC, id="k"))
-            ref = home.find("k").ref
-            await nodes.until(lambda: len(waiters.of(ref)) == 2)
-            assert [post.done(), again.done()] == [False, False]
-            assert node.shell.machine.surely_never_ran(ref)
-            journal.tell()
-            assert [(await each).status for each in (post, again)] == [202, 202]
-            status, told = await node.get("/requests/k?wait_ms=5000")
-            assert (status, told["state"]) == (200, "done")
-            posts = [
-                asyncio.ensure_future(node.post({"service_ms": 5}, headers=headers))
-                for headers in (ASYNC, ())
-            ]
-            await asked(nodes, journal, count=2)
-            closing = asyncio.ensure_future(node.shell.close())
-            for post in posts:
-                response = await post
-                assert (response.status, b"it has not run" in response.body) == (503, True)
-            await closing
-
-    nodes.run(main)
+    journal = Journal()
+    async with node_with(nodes, journal) as node:
+        home, waiters = node.shell.requests.home, node.shell.requests.waiters
+        post = asyncio.ensure_future(node.post({"service_ms": 5}, headers=ASYNC, id="k"))
+        await asked(nodes, journal)
+        command = journal.asked[0]
+        assert (command.request.id, command.origin) == ("k", ev.HOME)
+        again = asyncio.ensure_future(node.post({"service_ms": 5}, headers=ASYNC, id="k"))
+        ref = home.find("k").ref
+        await nodes.until(lambda: len(waiters.of(ref)) == 2)
+        assert [post.done(), again.done()] == [False, False]
+        assert node.shell.machine.surely_never_ran(ref)
+        journal.tell()
+        assert [(await each).status for each in (post, again)] == [202, 202]
+        status, told = await node.get("/requests/k?wait_ms=5000")
+        assert (status, told["state"]) == (200, "done")
+        posts = [
+            asyncio.ensure_future(node.post({"service_ms": 5}, headers=headers))
+            for headers in (ASYNC, ())
+        ]
+        await asked(nodes, journal, count=2)
+        closing = asyncio.ensure_future(node.shell.close())
+        for post in posts:
+            response = await post
+            assert (response.status, b"it has not run" in response.body) == (503, True)
+        await closing
 
 
-def test_what_cannot_be_confirmed_is_refused_and_its_name_is_free(nodes):
+async def test_what_cannot_be_confirmed_is_refused_and_its_name_is_free(nodes):
     """Whoever waits is told, with 202 or the answer in view; the next of that name is taken. Of a
     request that is run again since it had failed, what it came to before is still known."""
 
@@ -127,9 +123,6 @@ def test_what_cannot_be_confirmed_is_refused_and_its_name_is_free(nodes):
         assert (await post).status == 429
         assert node.shell.requests.home.find("f") is before
 
-    async def main():
-        journal = Journal()
-        async with node_with(nodes, journal) as node:
-            await check(node, journal)
-
-    nodes.run(main)
+    journal = Journal()
+    async with node_with(nodes, journal) as node:
+        await check(node, journal)

@@ -265,12 +265,3 @@ def test_a_request_that_is_large_is_handed_on_as_it_lies(encoded, over):
     if encoded and over:
         assert parts[1] is work
     assert PassedRequest.decode(decode_pass(b"".join(parts)).request.work) == passed
-
-
-def test_a_head_that_has_come_before_needs_no_reading():
-    """It is found by its bytes; another one is not taken for it."""
-    known, other = Known(), PassedHead(404, b"", ())
-    first = decode_whole(encode_whole(PASSED_HEAD, b"1", (), ANSWER, STAY), known)
-    again = decode_whole(encode_whole(PASSED_HEAD, b"2", (), ANSWER, STAY), known)
-    assert again.head is first.head
-    assert decode_whole(encode_whole(other, b"", (), ANSWER, STAY), known).head == other

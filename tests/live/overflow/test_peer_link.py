@@ -57,75 +57,59 @@ def check_timing(timing, took_ms, *, network_ms, return_ms):
     assert timing["total"] + timing["return"] <= took_ms + 5.0
 
 
-def test_overflow_is_handed_on_and_answered(nodes):
+async def test_overflow_is_handed_on_and_answered(nodes):
     """What finds the server busy runs at the idle neighbor, and all durations add up."""
-
-    async def main():
-        async with nodes.Federation(pair(nodes, delay_ms=15.0)) as federation:
-            a, b = federation["a"], federation["b"]
-            held = await occupy(nodes, a)
-            answer, took_ms = await timed(a.post({"service_ms": 30}, id="one"))
-            assert answer["id"] == "one"
-            assert (answer["cluster"], answer["path"], answer["hops"]) == ("b", ["a", "b"], 1)
-            assert answer["result"] == {"service_ms": 30.0}
-            assert answer["timing_ms"]["service"] == 30.0
-            check_timing(answer["timing_ms"], took_ms, network_ms=15.0, return_ms=15.0)
-            assert b.ledger.foreign["answered"] == 1
-            held.cancel()
-
-    nodes.run(main)
+    async with nodes.Federation(pair(nodes, delay_ms=15.0)) as federation:
+        a, b = federation["a"], federation["b"]
+        held = await occupy(nodes, a)
+        answer, took_ms = await timed(a.post({"service_ms": 30}, id="one"))
+        assert answer["id"] == "one"
+        assert (answer["cluster"], answer["path"], answer["hops"]) == ("b", ["a", "b"], 1)
+        assert answer["result"] == {"service_ms": 30.0}
+        assert answer["timing_ms"]["service"] == 30.0
+        check_timing(answer["timing_ms"], took_ms, network_ms=15.0, return_ms=15.0)
+        assert b.ledger.foreign["answered"] == 1
+        held.cancel()
 
 
 @pytest.mark.parametrize("keyed", [True, False])
-def test_a_draining_neighbor_refuses_and_the_request_is_decided_again(nodes, keyed):
+async def test_a_draining_neighbor_refuses_and_the_request_is_decided_again(nodes, keyed):
     """Refused is surely not run: keyed or not, it is kept and done at home."""
-
-    async def main():
-        topology = pair(nodes, delay_ms=1.0, gossip_period_ms=200.0)
-        async with nodes.Federation(topology) as federation:
-            a, b = federation["a"], federation["b"]
-            held = await occupy(nodes, a, 150.0)
-            b.machine.admission.draining = True  # before its neighbor could hear of it
-            name = {"id": "one"} if keyed else {}
-            for future in (held, a.post({"service_ms": 1}, **name)):
-                assert answer_of(await future)["path"] == ["a"]
-            assert a.shell.metrics._forwards["b", "refused"] == 1
-            assert a.ledger.home["done"] == 2
-            b.machine.admission.draining = False
-
-    nodes.run(main)
+    topology = pair(nodes, delay_ms=1.0, gossip_period_ms=200.0)
+    async with nodes.Federation(topology) as federation:
+        a, b = federation["a"], federation["b"]
+        held = await occupy(nodes, a, 150.0)
+        b.machine.admission.draining = True  # before its neighbor could hear of it
+        name = {"id": "one"} if keyed else {}
+        for future in (held, a.post({"service_ms": 1}, **name)):
+            assert answer_of(await future)["path"] == ["a"]
+        assert a.shell.metrics._forwards["b", "refused"] == 1
+        assert a.ledger.home["done"] == 2
+        b.machine.admission.draining = False
 
 
-def test_a_neighbor_with_another_handler_refuses_what_it_cannot_run(nodes):
+async def test_a_neighbor_with_another_handler_refuses_what_it_cannot_run(nodes):
     """A payload that only the home understands comes back and is done there."""
-
-    async def main():
-        topology = nodes.topology_of(
-            "a", "b", clusters={"a": {"handler": "python:builtins:repr", "queue_limit": 0}}
-        )
-        async with nodes.Federation(topology) as federation:
-            a = federation["a"]
-            await heard_by_all(nodes, a)
-            answers = await asyncio.gather(*(a.post({"service_ms": "soon"}) for _ in range(2)))
-            assert {answer_of(answer)["cluster"] for answer in answers} == {"a"}
-            assert a.shell.metrics._forwards["b", "refused"] == 1
-
-    nodes.run(main)
+    topology = nodes.topology_of(
+        "a", "b", clusters={"a": {"handler": "python:builtins:repr", "queue_limit": 0}}
+    )
+    async with nodes.Federation(topology) as federation:
+        a = federation["a"]
+        await heard_by_all(nodes, a)
+        answers = await asyncio.gather(*(a.post({"service_ms": "soon"}) for _ in range(2)))
+        assert {answer_of(answer)["cluster"] for answer in answers} == {"a"}
+        assert a.shell.metrics._forwards["b", "refused"] == 1
 
 
-def test_only_neighbors_may_hand_requests_on(nodes):
+async def test_only_neighbors_may_hand_requests_on(nodes):
     """A forward from a cluster without a link is 403, one that makes no sense 422."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            b = federation["b"]
-            body = b'{"sender":"z","id":"x","path":["z"],"remaining_ms":1000,"payload":null}'
-            status, headers, problem = await b.send("POST", SPOKEN[0].forward, body)
-            assert (status, problem["reason"]) == (403, "not_a_neighbor")
-            for bad in (b"", b"{}", b"\xff", b"[" * 100_000, b'{"sender":"a"}'):
-                status, headers, problem = await b.send("POST", SPOKEN[0].forward, bad)
-                assert (status, problem["reason"]) == (422, "invalid")
-                assert headers[b"content-type"] == b"application/problem+json"
-            assert b.ledger.foreign["received"] == 0
-
-    nodes.run(main)
+    async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+        b = federation["b"]
+        body = b'{"sender":"z","id":"x","path":["z"],"remaining_ms":1000,"payload":null}'
+        status, headers, problem = await b.send("POST", SPOKEN[0].forward, body)
+        assert (status, problem["reason"]) == (403, "not_a_neighbor")
+        for bad in (b"", b"{}", b"\xff", b"[" * 100_000, b'{"sender":"a"}'):
+            status, headers, problem = await b.send("POST", SPOKEN[0].forward, bad)
+            assert (status, problem["reason"]) == (422, "invalid")
+            assert headers[b"content-type"] == b"application/problem+json"
+        assert b.ledger.foreign["received"] == 0

@@ -39,28 +39,24 @@ def check_way(node, network_s):
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_nor_is_it_where_answers_pass_through(nodes, monkeypatch, at_once):
+async def test_nor_is_it_where_answers_pass_through(nodes, monkeypatch, at_once):
     """An answer may be there at once, or come in pieces."""
-
-    async def main():
-        passes = {"handler": "proxy:http://127.0.0.1:9"}
-        clusters = {"a": passes | {"queue_limit": 0}, "b": passes}
-        topology = nodes.topology_of("a", "b", delay_ms=DELAY_S * 1e3, clusters=clusters)
-        async with nodes.Federation(topology, make_shell=ScriptedShell) as federation:
-            a, b = federation["a"], federation["b"]
-            await nodes.until(lambda: all(a.machine.neighbors.accepting))
-            take(a.shell, Told())
-            open_late(monkeypatch, a)
-            sink = Told()
-            take(a.shell, sink)
-            (service,) = await nodes.until(lambda: b.shell.requests.workers.services)
-            if at_once:
-                service.whole(b"one")
-            else:
-                service.begin()
-                service.end()
-            await nodes.until(lambda: sink.how)
-            check_way(a, sink.told[0][2].network_s)
-            a.shell.requests.workers.services[0].fail()
-
-    nodes.run(main)
+    passes = {"handler": "proxy:http://127.0.0.1:9"}
+    clusters = {"a": passes | {"queue_limit": 0}, "b": passes}
+    topology = nodes.topology_of("a", "b", delay_ms=DELAY_S * 1e3, clusters=clusters)
+    async with nodes.Federation(topology, make_shell=ScriptedShell) as federation:
+        a, b = federation["a"], federation["b"]
+        await nodes.until(lambda: all(a.machine.neighbors.accepting))
+        take(a.shell, Told())
+        open_late(monkeypatch, a)
+        sink = Told()
+        take(a.shell, sink)
+        (service,) = await nodes.until(lambda: b.shell.requests.workers.services)
+        if at_once:
+            service.whole(b"one")
+        else:
+            service.begin()
+            service.end()
+        await nodes.until(lambda: sink.how)
+        check_way(a, sink.told[0][2].network_s)
+        a.shell.requests.workers.services[0].fail()

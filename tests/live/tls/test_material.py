@@ -26,7 +26,7 @@ from spillover.live.tls.material import (
     read_certificates,
     read_material,
 )
-from spillover.live.tls.pem_files import read_pem, what_else
+from spillover.live.tls.pem_files import read_pem
 from spillover.model.errors import InputError
 from support.certificates import Authority, put
 
@@ -231,19 +231,6 @@ def test_a_path_that_is_none(files):
     told = _complaint(TlsFiles(**names))  # Python's own words for it differ by version
     assert told.startswith("a\\x00\\nb: expected a file that can be read (")
     assert "embedded null" in told
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (b"-----BEGIN PRIVATE KEY-----", "a private key"),
-        (b"-----BEGIN CERTIFICATE-----\n-----BEGIN EC PRIVATE KEY-----", "a private key"),
-        (b"-----BEGIN CERTIFICATE-----", "a certificate"),
-        (b"hello", "something else"),
-    ],
-)
-def test_what_else_stands_there(content, told):
-    assert what_else(content) == told
 
 
 @pytest.mark.parametrize("which", ["cert", "key", "ca"])
