@@ -11,7 +11,6 @@ from spillover.live.engine.timers import Timers
 from support.loop import until
 
 LIMIT = 64 * STEPS
-PIECE = 300_000
 
 
 def counting(held=None):

@@ -16,7 +16,6 @@ from spillover.model.errors import NotDelivered
 from support import loop
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
 
 
 @contextlib.asynccontextmanager
@@ -68,21 +67,6 @@ async def test_an_answer_is_told_once():
         await until(lambda: len(told) == 3)
         assert [type(came_to) for came_to in told] == [Response] * 3
         assert (idle, len(heads), client.idle, client.busy) == ([1, 1, 1], 3, 1, 0)
-
-
-async def test_an_answer_that_was_paused_at_its_end_keeps_no_other_waiting():
-    """Its connection reads on for the next one."""
-    pieces = []
-    async with serving(CHUNKED) as (client, _):
-        for _ in range(2):
-            exchange, told = sent(client, on_head=lambda *_: take)
-
-            def take(piece, exchange=exchange):
-                pieces.append(bytes(piece))
-                exchange.pause()
-
-            await until(lambda told=told: told)
-        assert (pieces, client.idle) == ([b"ok", b"ok"], 1)
 
 
 async def test_nothing_is_told_after_a_cancel():

@@ -14,7 +14,6 @@ from spillover.live.process.listening import bind_socket
 from spillover.model.request import Refusal
 
 ASYNC = [(b"Prefer", b"respond-async")]
-SOON = [(b"Spillover-Deadline-Ms", b"50")]
 
 
 class Journal:
@@ -86,43 +85,3 @@ async def test_nothing_is_said_and_nothing_starts_before_it_is_confirmed(nodes):
             response = await post
             assert (response.status, b"it has not run" in response.body) == (503, True)
         await closing
-
-
-async def test_what_cannot_be_confirmed_is_refused_and_its_name_is_free(nodes):
-    """Whoever waits is told, with 202 or the answer in view; the next of that name is taken. Of a
-    request that is run again since it had failed, what it came to before is still known."""
-
-    async def check(node, journal):
-        later = asyncio.ensure_future(node.post({"service_ms": 5}, headers=ASYNC, id="k"))
-        await asked(nodes, journal)
-        joins = asyncio.ensure_future(node.post({"service_ms": 5}, id="k"))
-        looks = asyncio.ensure_future(node.get("/requests/k?wait_ms=9000"))
-        ref = node.shell.requests.home.find("k").ref
-        await nodes.until(lambda: len(node.shell.requests.waiters.of(ref)) == 3)
-        journal.tell(ok=False)
-        for each in (later, joins):
-            response = await each
-            assert (response.status, b"queue_full" in response.body) == (429, True)
-        status, told = await looks
-        assert (status, told["state"], told["problem"]["reason"]) == (200, "failed", "queue_full")
-        assert node.shell.requests.home.find("k") is None
-        assert node.ledger.home["accepted"] == 0
-        post = asyncio.ensure_future(node.post({"service_ms": 5}, id="k"))
-        await asked(nodes, journal)
-        journal.tell()
-        assert (await post).status == 200
-        post = asyncio.ensure_future(node.post({"service_ms": 60_000}, headers=SOON, id="f"))
-        await asked(nodes, journal)
-        journal.tell()
-        assert (await post).status == 504
-        before = node.shell.requests.home.find("f")
-        post = asyncio.ensure_future(node.post({"service_ms": 60_000}, headers=SOON, id="f"))
-        await asked(nodes, journal)
-        assert node.shell.requests.home.find("f") is not before
-        journal.tell(ok=False)
-        assert (await post).status == 429
-        assert node.shell.requests.home.find("f") is before
-
-    journal = Journal()
-    async with node_with(nodes, journal) as node:
-        await check(node, journal)

@@ -372,18 +372,6 @@ def test_a_large_body_lets_others_pass():
     assert [number for _, number, _ in frames] == [4, 2, 3, 1, 2, 3]
 
 
-def test_what_waits_alone_leaves_in_as_few_frames_as_one_write_holds():
-    caller, _ = met()
-    caller.call(FORWARD, (bytes(300_000),))
-    sizes, reader = [], FrameReader()
-    while caller.out.is_due:
-        frames = reader.read(joined(caller.out.due(ROOM_BYTES)))
-        sizes.append([len(told) for kind, _, told in frames if kind == MORE])
-    assert reader.fault is None
-    assert [len(one) for one in sizes] == [1, 1, 1]
-    assert max(map(sum, sizes)) <= ROOM_BYTES
-
-
 def test_a_callee_that_leaves_answers_what_it_has_taken():
     caller, callee = met()
     caller.call(FORWARD, (b"one",))

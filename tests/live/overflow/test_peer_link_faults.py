@@ -143,19 +143,6 @@ async def test_a_forward_waits_for_a_cut_link_to_heal(nodes):
         assert ends.outcomes == ["answered"]
 
 
-async def test_a_neighbor_that_reads_slowly_made_the_way_there_longer(nodes):
-    """Else nobody would be told of that time: it is neither waiting there nor service."""
-    async with linked() as ends:
-        stay = wire.Stay(held_s=3600.0, reading_s=4.0, answer_delay_s=0.0)
-        ends.neighbor.answers = wire.encode_answer(Answer(Outcome.DONE, ("a", "b")), stay)
-        ends.neighbor.release.set()
-        decided_s = time.monotonic()
-        ends.forward()
-        await nodes.until(lambda: ends.events)
-        assert 4.0 <= ends.events[0].leg_s < 4.0 + time.monotonic() - decided_s
-        assert ends.events[0].return_leg_s == 0.0
-
-
 async def test_the_time_that_a_forward_waits_is_taken_off_its_deadline(nodes):
     """What the neighbor hears is what is left as it leaves: ten seconds less the delay."""
     async with linked(delay_s=0.1) as ends:

@@ -244,20 +244,6 @@ def test_the_deadline_bounds_the_head_and_not_the_rest():
     node.check_empty()
 
 
-def test_a_name_is_known_while_its_request_is_under_way_and_nothing_is_kept():
-    node, sink = Node(), Told()
-    entry = node.take(sink, keyed=True)
-    assert node.home.find("x") is entry
-    assert entry.answer is None
-    _, relay = node.begin(1)
-    relay.end()
-    node.feed(ev.ServiceEnded(1, DONE, 1.0))
-    assert node.home.find("x").answer.result is None
-    node.take(sink, keyed=True)
-    assert node.home.find("x").answer is None
-    node.names.check()
-
-
 @pytest.fixture
 def clock(monkeypatch):
     """The relays' clock, which the test moves."""

@@ -17,7 +17,6 @@ from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.site import SiteProcess
 from spillover.live.overflow.wire import UNSAID, Forwarded
 from spillover.model.errors import NotDelivered
-from spillover.model.load import LoadReport
 from spillover.model.request import DONE, Answer, Refusal, Request
 from spillover.model.topology import Link
 from support.federation import topology_of
@@ -26,7 +25,6 @@ from support.loop import turn, until
 URLS = {"a": "http://127.0.0.1:1", "b": "http://127.0.0.1:2", "c": "http://127.0.0.1:3"}
 PROCESSES = ("http://127.0.0.1:4", "http://127.0.0.1:5")
 LONG = {"service_ms": 60_000.0}
-REPORT = LoadReport(1, 1, 1.0, 1.0, 0, 1, accepting=True, hears=("a",))
 
 
 class Here:

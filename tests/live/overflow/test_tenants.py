@@ -56,7 +56,9 @@ class Here:
 
 
 async def test_what_leaves_the_queue_runs_until_it_ends():
-    async with Here(tokens("shop", "bank")) as at:
+    reader = ApiToken("reader's", b"", "", frozenset())
+    async with Here([*tokens("shop", "bank"), reader]) as at:
+        assert set(at.quotas.uses) == {"shop", "bank"}, "who is of no tenant has no quota"
         first = at.take("shop")
         at.take("shop")
         at.take("bank")

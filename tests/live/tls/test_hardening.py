@@ -21,7 +21,6 @@ from support.certificates import Authority, put
 NAME = "a.test.spillover"
 OP_ALLOW_CLIENT_RENEGOTIATION = 1 << 8
 """Of <openssl/ssl.h>; versions before 3.0 need none for that."""
-ANY_CIPHER = "ALL:COMPLEMENTOFALL:@SECLEVEL=0"
 
 
 @pytest.fixture(scope="module")
