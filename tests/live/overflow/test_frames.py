@@ -372,6 +372,15 @@ def test_a_large_body_lets_others_pass():
     assert [number for _, number, _ in frames] == [4, 2, 3, 1, 2, 3]
 
 
+def test_a_cancel_of_what_has_not_left_tells_so():
+    caller, callee = met()
+    number = caller.call(FORWARD, (bytes(200_000),))
+    caller.out.due(1)
+    assert not caller.cancel(number)
+    assert told_to(callee, caller) == []
+    assert (len(caller), len(callee), callee.held_bytes) == (0, 0, 0)
+
+
 def test_a_callee_that_leaves_answers_what_it_has_taken():
     caller, callee = met()
     caller.call(FORWARD, (b"one",))
