@@ -90,6 +90,19 @@ def test_a_connection_that_has_ended_meanwhile_is_not_used_again():
         assert len(client._lines) == 1
 
 
+def test_a_connection_notices_that_its_server_is_gone_and_holds_nothing_back():
+    """It waits as long as each request says, not as long as a connection may take."""
+    with serving(user_timeout_s=9.0) as (client, _):
+        carried(client)
+        (line,) = client._lines.values()
+        assert line._socket.gettimeout() is None
+        assert line._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert line._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            tcp = socket.IPPROTO_TCP
+            assert line._socket.getsockopt(tcp, socket.TCP_USER_TIMEOUT) == 9_000
+
+
 @pytest.mark.parametrize(("timeout_s", "waits_s"), [(0.5, 0.5), (60.0, 5.0)])
 def test_a_connection_is_waited_for_no_longer_than_the_request_may_take(
     monkeypatch, timeout_s, waits_s

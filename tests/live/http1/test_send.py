@@ -6,8 +6,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import selectors
+import socket
 import time
 from functools import partial
+
+import pytest
 
 from spillover.live.http1 import client as http_client
 from spillover.live.http1 import kept
@@ -161,6 +164,15 @@ async def test_of_many_connections_a_few_are_opened_at_a_time(monkeypatch):
         assert (most, client.idle, client.busy) == (2, 5, 0)
         await client.warm(4)
         assert client.idle == 5
+
+
+@pytest.mark.parametrize("told_s", [12.0, None])
+async def test_the_system_watches_over_connections_that_are_to_be_watched(told_s):
+    async with serving(OK, user_timeout_s=told_s) as (client, _):
+        await client.warm(1)
+        opened = next(iter(client._kept.idle))._transport.get_extra_info("socket")
+        is_watched = opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
+        assert is_watched is (told_s is not None)
 
 
 class Counting(selectors.DefaultSelector):
