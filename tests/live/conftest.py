@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import zlib
 
@@ -14,16 +15,40 @@ FACTORIES = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 LOOPS = [*FACTORIES] if "SPILLOVER_SOAK_S" in os.environ else ["either"]
 
 
+def either_of(nodeid):
+    """Return the factory of one of the loops: always the same for a test, and another for about
+    half of its file."""
+    names = [*FACTORIES]
+    return FACTORIES[names[zlib.crc32(nodeid.encode()) % len(names)]]
+
+
+async def limited(main):
+    """Await it in the task that there is: tests look at who else has one."""
+    async with asyncio.timeout(RUN_LIMIT_S):
+        return await main
+
+
+def run_on(factory, main):
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(limited(main))
+
+
 @pytest.fixture(params=LOOPS)
 def run(request):
     """Runs a coroutine to its end under a time limit, in `make soak` on either event loop, else on
-    one of them: always the same for a test, and another for about half of its file."""
-    names = [*FACTORIES]
-    either = names[zlib.crc32(request.node.nodeid.encode()) % len(names)]
+    one of them."""
+    factory = FACTORIES.get(request.param, either_of(request.node.nodeid))
+    return lambda main: run_on(factory, main)
 
-    def run_to_end(main):
-        factory = FACTORIES.get(request.param, FACTORIES[either])
-        with asyncio.Runner(loop_factory=factory) as runner:
-            return runner.run(asyncio.wait_for(main, RUN_LIMIT_S))
 
-    return run_to_end
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Run a test that is a coroutine function under a time limit: on the loop that it asks for, if
+    its parameter `loop` has a factory; with whole nodes on the loop that these use; else on either.
+    None: it is an ordinary function."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    usual = uvloop.new_event_loop if "nodes" in given else either_of(pyfuncitem.nodeid)
+    run_on(given.get("loop", usual), pyfuncitem.obj(**given))
+    return True

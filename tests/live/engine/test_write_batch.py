@@ -30,59 +30,46 @@ class Wire(asyncio.Transport):
         return self.closing
 
 
-def with_batch(main):
-    async def run():
-        await main(WriteBatch(asyncio.get_running_loop()))
-
-    asyncio.run(run())
-
-
-def test_all_of_one_turn_leaves_at_its_end_in_order():
-    async def main(batch):
-        one, other = Wire(), Wire()
-        batch.write(one, b"1")
-        batch.write(other, b"2")
-        batch.write(one, b"3")
-        assert one.calls == other.calls == []
-        await turn(0)
-        assert (one.calls, other.calls) == ([b"1", b"3"], [b"2"])
-        batch.write(one, b"4")
-        await turn(0)
-        await turn(0)
-        assert one.calls == [b"1", b"3", b"4"]
-
-    with_batch(main)
+async def test_all_of_one_turn_leaves_at_its_end_in_order():
+    batch = WriteBatch(asyncio.get_running_loop())
+    one, other = Wire(), Wire()
+    batch.write(one, b"1")
+    batch.write(other, b"2")
+    batch.write(one, b"3")
+    assert one.calls == other.calls == []
+    await turn(0)
+    assert (one.calls, other.calls) == ([b"1", b"3"], [b"2"])
+    batch.write(one, b"4")
+    await turn(0)
+    await turn(0)
+    assert one.calls == [b"1", b"3", b"4"]
 
 
-def test_it_is_known_whether_something_has_not_left_yet():
-    async def main(batch):
-        one, other = Wire(), Wire()
-        assert not batch.holds(one)
-        batch.write(other, b"1")
-        batch.write(one, b"2")
-        assert batch.holds(one)
-        assert batch.holds(other)
-        assert not batch.holds(Wire())
-        batch.flush()
-        assert not batch.holds(one)
-        assert one.calls == [b"2"]
-        batch.flush()
-        await turn(0)
-        assert one.calls == [b"2"]
-
-    with_batch(main)
+async def test_it_is_known_whether_something_has_not_left_yet():
+    batch = WriteBatch(asyncio.get_running_loop())
+    one, other = Wire(), Wire()
+    assert not batch.holds(one)
+    batch.write(other, b"1")
+    batch.write(one, b"2")
+    assert batch.holds(one)
+    assert batch.holds(other)
+    assert not batch.holds(Wire())
+    batch.flush()
+    assert not batch.holds(one)
+    assert one.calls == [b"2"]
+    batch.flush()
+    await turn(0)
+    assert one.calls == [b"2"]
 
 
-def test_a_connection_that_closes_meanwhile_takes_nothing_with_it():
-    async def main(batch):
-        closing, other = Wire(), Wire()
-        batch.write(closing, b"1")
-        batch.write(other, b"2")
-        closing.closing = True
-        await turn(0)
-        assert (closing.calls, other.calls) == ([], [b"2"])
-
-    with_batch(main)
+async def test_a_connection_that_closes_meanwhile_takes_nothing_with_it():
+    batch = WriteBatch(asyncio.get_running_loop())
+    closing, other = Wire(), Wire()
+    batch.write(closing, b"1")
+    batch.write(other, b"2")
+    closing.closing = True
+    await turn(0)
+    assert (closing.calls, other.calls) == ([], [b"2"])
 
 
 LONG = b"x" * (JOIN_LIMIT_BYTES + 1)
@@ -104,14 +91,11 @@ RECORD = 16_384
     ],
     ids=["one", "short", "as long as is joined", "longer", "three"],
 )
-def test_parts_are_joined_where_that_costs_less(parts, plain, secure):
+async def test_parts_are_joined_where_that_costs_less(parts, plain, secure):
     """Over TLS each part would be encrypted by itself."""
-
-    async def main(batch):
-        wires = [Wire(), Wire(is_secure=True)]
-        for wire in wires:
-            batch.write(wire, *parts)
-        await turn(0)
-        assert [wire.calls for wire in wires] == [[plain], [secure]]
-
-    with_batch(main)
+    batch = WriteBatch(asyncio.get_running_loop())
+    wires = [Wire(), Wire(is_secure=True)]
+    for wire in wires:
+        batch.write(wire, *parts)
+    await turn(0)
+    assert [wire.calls for wire in wires] == [[plain], [secure]]

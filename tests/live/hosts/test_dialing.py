@@ -114,7 +114,7 @@ def test_it_is_told_what_each_address_has_said(connect):
             connect(port, leading_to(SECOND, THIRD))
         hosts = leading_to(FIRST, SECOND)
         with pytest.raises(TimeoutError):
-            connect(port, hosts, 0.6)
+            connect(port, hosts, 0.4)
         assert hosts.why_late("h.test") == f"{FIRST}: no answer; {SECOND}: Connection refused"
 
 
@@ -125,5 +125,5 @@ def test_no_socket_stays_open(connect):
         before = len([*OPEN.iterdir()])
         connect(port, leading_to(FIRST, SECOND, THIRD))
         with pytest.raises(TimeoutError):
-            connect(port, leading_to(FIRST, THIRD), 0.6)
+            connect(port, leading_to(FIRST, THIRD), 0.4)
         assert len([*OPEN.iterdir()]) == before

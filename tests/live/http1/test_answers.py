@@ -7,6 +7,8 @@ import asyncio
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spillover.core.overflow.held import HeldBytes
 from spillover.live.engine.moving import Moving
@@ -233,6 +235,44 @@ def test_an_answer_before_all_was_sent_is_the_last_one():
     assert (talk.idle, len(talk.gone), talk.wire.closing) == ([], 1, True)
 
 
+@given(
+    bodies=st.lists(st.binary(max_size=40), min_size=1, max_size=5),
+    size=st.integers(1, 30),
+    framing=st.sampled_from(["length", "chunks"]),
+)
+def test_answers_follow_one_another_on_one_connection(bodies, size, framing):
+    """Nothing of one answer shows in the next one on the same connection."""
+    talk = Talk()
+    for number, body in enumerate(bodies):
+        talk.ask()
+        lines = b"X-%d: a\r\n" % number
+        talk.hear(answer(body, framing=framing, lines=lines, size=size), size)
+        got = talk.ends[-1]
+        assert got.body == body
+        assert [name for name in got.headers if name.startswith(b"x-")] == [b"x-%d" % number]
+
+
+BEGUN = answer(b"ok")
+
+
+@given(
+    data=st.binary(max_size=200),
+    begun=st.sampled_from(
+        [b"", BEGUN[:17], BEGUN[:-1], b"HTTP/1.1 200 OK\r\n" + CHUNKED + b"\r\n"]
+    ),
+)
+def test_no_bytes_confuse_it(data, begun):
+    """Any bytes whatever end in an answer, or in OutcomeUnknown; nothing escapes."""
+    talk = Talk()
+    talk.ask()
+    for piece in (begun, data, data):
+        talk.hear(piece)
+    talk.end()
+    (came_to,) = talk.ends
+    assert isinstance(came_to, OutcomeUnknown | Response)
+    assert talk.wire.closing or isinstance(came_to, Response)
+
+
 # --- the exchange ---------------------------------------------------------------------------------
 
 
@@ -253,29 +293,26 @@ def test_what_breaks_off_is_unknown_once_it_was_written():
 
 
 @pytest.mark.parametrize("how", ["cancel", "fail", "answer"])
-def test_what_has_ended_rings_no_more_and_is_told_once(how):
-    async def main():
-        loop = asyncio.get_running_loop()
-        talk = Talk()
-        exchange = talk.ask()
-        timer = exchange.timer = loop.call_later(3600.0, exchange.expire, 3600.0)
-        opening = loop.create_future()
-        if how == "cancel":
-            exchange.opening = opening
-            exchange.cancel()
-        elif how == "fail":
-            exchange.fail(KeyError("x"))
-        else:
-            talk.hear(answer(b"ok"))
-        assert timer.cancelled()
-        assert (exchange.timer, exchange.on_end, exchange.connection) == (None, None, None)
-        assert opening.cancelled() is (how == "cancel")
-        assert talk.wire.closing is (how != "answer")
-        exchange.break_off("again")
-        exchange.end(KeyError("again"))
-        assert len(talk.ends) == (how != "cancel")
-
-    asyncio.run(main())
+async def test_what_has_ended_rings_no_more_and_is_told_once(how):
+    loop = asyncio.get_running_loop()
+    talk = Talk()
+    exchange = talk.ask()
+    timer = exchange.timer = loop.call_later(3600.0, exchange.expire, 3600.0)
+    opening = loop.create_future()
+    if how == "cancel":
+        exchange.opening = opening
+        exchange.cancel()
+    elif how == "fail":
+        exchange.fail(KeyError("x"))
+    else:
+        talk.hear(answer(b"ok"))
+    assert timer.cancelled()
+    assert (exchange.timer, exchange.on_end, exchange.connection) == (None, None, None)
+    assert opening.cancelled() is (how == "cancel")
+    assert talk.wire.closing is (how != "answer")
+    exchange.break_off("again")
+    exchange.end(KeyError("again"))
+    assert len(talk.ends) == (how != "cancel")
 
 
 # --- streams --------------------------------------------------------------------------------------
@@ -309,40 +346,33 @@ def test_an_answer_with_a_length_is_never_a_stream_of_its_head():
 
 
 @pytest.mark.parametrize("how", ["answer", "lost", "closed", "too long", "large"])
-def test_a_body_in_parts_counts_while_it_is_read(run, how):
+async def test_a_body_in_parts_counts_while_it_is_read(how):
     """What comes in one piece is handed over at once. Nothing is left of it, however it ends."""
-
-    async def main():
-        moving = Moving(Timers(asyncio.get_running_loop()), HeldBytes(2**40), lambda _: None)
-        talk = Talk(moving=moving)
-        size = 300_000 if how == "large" else 900
-        exchange = talk.ask(body_limit_bytes=max(size, LIMIT))
-        talk.hear(answer(b"x" * size)[: -size + 100])
-        assert moving.bytes == 0
-        talk.hear(b"x" * 200)
-        assert moving.bytes == 300
-        talk.hear(b"x" * 300)
-        assert moving.bytes == 600
-        if how in ("answer", "large"):
-            talk.hear(b"x" * (size - 600))
-            assert talk.ends[-1].body == b"x" * size
-        elif how == "lost":
-            talk.connection.connection_lost(None)
-        elif how == "closed":
-            exchange.cancel()
-        else:
-            exchange.break_off("too long")
-        assert moving.bytes == 0
-
-    run(main())
+    moving = Moving(Timers(asyncio.get_running_loop()), HeldBytes(2**40), lambda _: None)
+    talk = Talk(moving=moving)
+    size = 300_000 if how == "large" else 900
+    exchange = talk.ask(body_limit_bytes=max(size, LIMIT))
+    talk.hear(answer(b"x" * size)[: -size + 100])
+    assert moving.bytes == 0
+    talk.hear(b"x" * 200)
+    assert moving.bytes == 300
+    talk.hear(b"x" * 300)
+    assert moving.bytes == 600
+    if how in ("answer", "large"):
+        talk.hear(b"x" * (size - 600))
+        assert talk.ends[-1].body == b"x" * size
+    elif how == "lost":
+        talk.connection.connection_lost(None)
+    elif how == "closed":
+        exchange.cancel()
+    else:
+        exchange.break_off("too long")
+    assert moving.bytes == 0
 
 
-def test_a_body_in_parts_that_is_handed_on_counts_no_more(run):
-    async def main():
-        moving = Moving(Timers(asyncio.get_running_loop()), HeldBytes(2**40), lambda _: None)
-        talk, pieces = Talk(moving=moving), []
-        talk.ask(on_head=lambda *_: pieces.append)
-        talk.hear(answer(b"x" * 400, framing="chunks", size=100))
-        assert (b"".join(pieces), moving.bytes) == (b"x" * 400, 0)
-
-    run(main())
+async def test_a_body_in_parts_that_is_handed_on_counts_no_more():
+    moving = Moving(Timers(asyncio.get_running_loop()), HeldBytes(2**40), lambda _: None)
+    talk, pieces = Talk(moving=moving), []
+    talk.ask(on_head=lambda *_: pieces.append)
+    talk.hear(answer(b"x" * 400, framing="chunks", size=100))
+    assert (b"".join(pieces), moving.bytes) == (b"x" * 400, 0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from spillover.live.http1.base_url import STARTS_MAX, BaseUrl
@@ -76,16 +74,12 @@ def test_of_many_paths_a_few_are_remembered_and_all_are_right():
         *(("GET", "/", [(name, b"1")]) for name in (b"Host", b"content-length", b"Connection")),
     ],
 )
-def test_nothing_can_be_smuggled_into_a_request(method, path, headers):
+async def test_nothing_can_be_smuggled_into_a_request(method, path, headers):
     """What would not be one plain request on the wire is refused before anything is opened."""
-
-    async def main():
-        client = HttpClient("http://127.0.0.1:1")
-        with pytest.raises(ValueError, match="expected"):
-            client.request(method, path, headers=headers, timeout_s=1)
-        assert "connecting=0" in repr(client)
-
-    asyncio.run(main())
+    client = HttpClient("http://127.0.0.1:1")
+    with pytest.raises(ValueError, match="expected"):
+        client.request(method, path, headers=headers, timeout_s=1)
+    assert "connecting=0" in repr(client)
 
 
 @pytest.mark.parametrize("given", ["", "two words", " padded", "tab\t", "line\n", "\u00e9", 7])

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
-from spillover.live.http1.client import HttpClient
-from spillover.live.http1.connection import Connection
 from spillover.live.http1.known_heads import (
     HEAD_BYTES_MAX,
     KNOWN_MAX,
     KnownHeads,
     whole_message,
 )
-from support.scripted_server import answer, scripted
 
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\nx-a: b\r\n\r\n"
 
@@ -57,14 +52,6 @@ def test_a_head_that_says_its_length_twice_is_never_known():
     assert not heads.meanings
 
 
-def test_what_is_known_is_bounded():
-    heads = KnownHeads()
-    for number in range(10 * KNOWN_MAX):
-        heads.learn(b"\r\nContent-Length: \r\nx: %d\r\n" % number, number)
-        assert len(heads.meanings) <= KNOWN_MAX
-    assert number in heads.meanings.values()
-
-
 @pytest.mark.parametrize("over", [0, 1])
 def test_a_head_is_known_up_to_a_length(over):
     """Who sends longer ones sends few of them."""
@@ -81,24 +68,3 @@ def test_what_has_come_lately_is_known_after_all_was_forgotten():
         assert len(heads.meanings) == number
         heads.learn(b"\r\nContent-Length: \r\nx: %d\r\n" % number, number)
     assert list(heads.meanings.values()) == [KNOWN_MAX]
-
-
-def test_a_connection_that_ends_with_its_answer_does_so_each_time(run):
-    """What is known of a head must not have it taken for one that goes on."""
-
-    async def main():
-        heads = KnownHeads()
-        async with scripted(answer(200, b"ok", connection="close")) as server:
-            client = HttpClient(server.url, make_connection=partial(Connection, heads=heads))
-            for _ in range(3):
-                response = await client.request("GET", "/", timeout_s=10.0)
-                assert (response.status, response.body) == (200, b"ok")
-                assert client.idle == 0
-            server.answers(answer(200, b"ok"))
-            for _ in range(3):
-                assert (await client.request("GET", "/", timeout_s=10.0)).body == b"ok"
-                assert client.idle == 1
-            assert len(heads.meanings) == 1
-            await client.close()
-
-    run(main())

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import os
 import tracemalloc
-from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -19,6 +18,7 @@ from support.loop import turn, until
 
 LIMIT_S = 20.0
 CONTENT = os.urandom(8 * LARGE_BYTES)
+LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -63,28 +63,17 @@ async def serving(*answers, **options):
         await asyncio.gather(*serves)
 
 
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def play(request) -> Callable[[Callable[[], Awaitable[None]]], None]:
-    def run(main):
-        with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(asyncio.wait_for(main(), LIMIT_S))
-
-    return run
-
-
 @pytest.mark.parametrize("first", [0, 1, 70_000, len(CONTENT) - LARGE_BYTES, len(CONTENT) - 1])
-def test_a_large_body_comes_whole_and_its_connection_goes_on(play, first) -> None:
+@LOOPS
+async def test_a_large_body_comes_whole_and_its_connection_goes_on(loop, first) -> None:
     whole = head(len(CONTENT)) + CONTENT[:first], CONTENT[first:]
 
-    async def main():
-        async with serving(whole, [OK], whole) as (client, ends):
-            for body in (CONTENT, b"ok", CONTENT):
-                answer = await client.request("GET", "/", timeout_s=LIMIT_S)
-                assert (answer.status, answer.body) == (200, body)
-                assert type(answer.body) is bytes
-            assert len(ends) == 1
-
-    play(main)
+    async with serving(whole, [OK], whole) as (client, ends):
+        for body in (CONTENT, b"ok", CONTENT):
+            answer = await client.request("GET", "/", timeout_s=LIMIT_S)
+            assert (answer.status, answer.body) == (200, body)
+            assert type(answer.body) is bytes
+        assert len(ends) == 1
 
 
 def test_it_costs_its_own_memory_once() -> None:
@@ -106,57 +95,29 @@ def test_it_costs_its_own_memory_once() -> None:
         runner.run(asyncio.wait_for(main(), LIMIT_S))
 
 
-def test_one_that_ends_early_is_no_answer(play) -> None:
-    async def main():
-        broken = [head(len(CONTENT)), CONTENT[:-1], None]
-        async with serving(broken, [OK]) as (client, ends):
-            with pytest.raises(OutcomeUnknown, match="before the answer was whole"):
-                await client.request("GET", "/", timeout_s=LIMIT_S)
-            assert (await client.request("GET", "/", timeout_s=LIMIT_S)).body == b"ok"
-            assert len(ends) == 2
-
-    play(main)
+@LOOPS
+async def test_one_that_ends_early_is_no_answer(loop) -> None:
+    broken = [head(len(CONTENT)), CONTENT[:-1], None]
+    async with serving(broken, [OK]) as (client, ends):
+        with pytest.raises(OutcomeUnknown, match="before the answer was whole"):
+            await client.request("GET", "/", timeout_s=LIMIT_S)
+        assert (await client.request("GET", "/", timeout_s=LIMIT_S)).body == b"ok"
+        assert len(ends) == 2
 
 
-def test_one_that_never_ends_is_broken_off_in_time(play) -> None:
-    async def main():
-        async with serving([head(len(CONTENT)), CONTENT[:-1]]) as (client, _):
-            with pytest.raises(OutcomeUnknown, match="no complete answer within"):
-                await client.request("GET", "/", timeout_s=0.3)
-            assert (client.busy, client.idle) == (0, 0)
-
-    play(main)
-
-
-def test_what_comes_behind_it_is_no_answer_to_the_next(play) -> None:
-    async def main():
-        behind = [head(len(CONTENT)), CONTENT + b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad"]
-        async with serving(behind, [OK]) as (client, _):
-            assert (await client.request("GET", "/", timeout_s=LIMIT_S)).body == CONTENT
-            await until(lambda: not client.idle)  # it is closed for what nobody asked for
-            assert (await client.request("GET", "/", timeout_s=LIMIT_S)).body == b"ok"
-
-    play(main)
+@LOOPS
+async def test_what_comes_behind_it_is_no_answer_to_the_next(loop) -> None:
+    behind = [head(len(CONTENT)), CONTENT + b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad"]
+    async with serving(behind, [OK]) as (client, _):
+        assert (await client.request("GET", "/", timeout_s=LIMIT_S)).body == CONTENT
+        await until(lambda: not client.idle)  # it is closed for what nobody asked for
+        assert (await client.request("GET", "/", timeout_s=LIMIT_S)).body == b"ok"
 
 
-def test_a_server_that_closes_behind_it_is_not_asked_again_there(play) -> None:
-    async def main():
-        closing = [head(len(CONTENT), b"Connection: close"), CONTENT]
-        async with serving(closing, [OK]) as (client, ends):
-            assert (await client.request("GET", "/", timeout_s=LIMIT_S)).body == CONTENT
-            assert client.idle == 0
-            assert (await client.request("GET", "/", timeout_s=LIMIT_S)).body == b"ok"
-            assert len(ends) == 2
-
-    play(main)
-
-
-def test_excerpts_are_read_as_ever(play) -> None:
-    async def main():
-        refused = head(len(CONTENT)).replace(b"200 OK", b"500 No")
-        async with serving([refused, CONTENT], excerpt_bytes=10) as (client, _):
-            answer = await client.request("GET", "/", timeout_s=LIMIT_S)
-            assert (answer.status, answer.body) == (500, CONTENT[:10])
-            assert client.idle == 0, "the rest of it would be taken for the next answer"
-
-    play(main)
+@LOOPS
+async def test_excerpts_are_read_as_ever(loop) -> None:
+    refused = head(len(CONTENT)).replace(b"200 OK", b"500 No")
+    async with serving([refused, CONTENT], excerpt_bytes=10) as (client, _):
+        answer = await client.request("GET", "/", timeout_s=LIMIT_S)
+        assert (answer.status, answer.body) == (500, CONTENT[:10])
+        assert client.idle == 0, "the rest of it would be taken for the next answer"

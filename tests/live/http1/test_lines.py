@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 
@@ -101,50 +100,40 @@ def paced(give):
     return lines
 
 
-def test_whoever_sends_more_lines_than_are_taken_waits():
+async def test_whoever_sends_more_lines_than_are_taken_waits():
     """None is lost, and they stay in order. What is there at once is not held up."""
-
-    async def main():
-        got = []
-        lines = paced(got.append)
-        began_s = time.monotonic()
-        lines.feed(b"".join(b"%d\n" % n for n in range(60)))
-        assert len(got) == 10
-        assert lines.source.told == ["pause"]
-        await until(lambda: len(got) == 60)
-        assert time.monotonic() - began_s >= 0.09
-        assert got == [b"%d" % n for n in range(60)]
-        assert lines.source.told == ["pause", "resume"]
-        lines.close()
-
-    asyncio.run(main())
+    got = []
+    lines = paced(got.append)
+    began_s = time.monotonic()
+    lines.feed(b"".join(b"%d\n" % n for n in range(60)))
+    assert len(got) == 10
+    assert lines.source.told == ["pause"]
+    await until(lambda: len(got) == 60)
+    assert time.monotonic() - began_s >= 0.09
+    assert got == [b"%d" % n for n in range(60)]
+    assert lines.source.told == ["pause", "resume"]
+    lines.close()
 
 
-def test_what_a_line_raises_ends_the_stream_also_later():
-    async def main():
-        error = ValueError("a line")
+async def test_what_a_line_raises_ends_the_stream_also_later():
+    error = ValueError("a line")
 
-        def give(line):
-            if line == b"20":
-                raise error
+    def give(line):
+        if line == b"20":
+            raise error
 
-        lines = paced(give)
-        lines.feed(b"".join(b"%d\n" % n for n in range(60)))
-        await until(lambda: len(lines.source.told) == 2)
-        assert lines.source.told == ["pause", error]
-        lines.close()
-
-    asyncio.run(main())
+    lines = paced(give)
+    lines.feed(b"".join(b"%d\n" % n for n in range(60)))
+    await until(lambda: len(lines.source.told) == 2)
+    assert lines.source.told == ["pause", error]
+    lines.close()
 
 
-def test_a_long_line_counts_as_several():
-    async def main():
-        got = []
-        lines = PacedLines("a stream", got.append, 9 * LINE_BYTES, Pace(per_s=10.0, burst=10.0))
-        lines.source = Source()
-        lines.feed((b"x" * 5 * LINE_BYTES + b"\n") * 3)
-        assert len(got) == 2
-        await until(lambda: len(got) == 3)
-        lines.close()
-
-    asyncio.run(main())
+async def test_a_long_line_counts_as_several():
+    got = []
+    lines = PacedLines("a stream", got.append, 9 * LINE_BYTES, Pace(per_s=10.0, burst=10.0))
+    lines.source = Source()
+    lines.feed((b"x" * 5 * LINE_BYTES + b"\n") * 3)
+    assert len(got) == 2
+    await until(lambda: len(got) == 3)
+    lines.close()

@@ -30,46 +30,20 @@ def test_why_there_is_no_connection(error, told):
     assert "Connect call failed" not in _in_words(error)
 
 
-@pytest.mark.parametrize(
-    "failed", [OSError("Multiple exceptions: x"), OSError(), UnicodeError("y")]
-)
-def test_whatever_it_is_nothing_was_sent(run, monkeypatch, failed):
-    """Of a client that can be used again."""
-
-    async def main():
-        async def fail(*_, **__):
-            raise failed
-
-        client = HttpClient("http://127.0.0.1:1")
-        monkeypatch.setattr(client._opening, "_open_socket", fail)
-        with pytest.raises(NotDelivered, match="cannot connect: ") as error:
-            await client.request("GET", "/", timeout_s=20.0)
-        assert str(error.value) == f"http://127.0.0.1:1: cannot connect: {_in_words(failed)}"
-        assert error.value.__cause__ is failed
-        assert (client.idle, client.busy) == (0, 0)
-        await client.close()
-
-    run(main())
-
-
 @pytest.mark.parametrize(("scheme", "more_s"), [("http", 0.0), ("https", HANDSHAKE_S)])
 def test_a_handshake_has_a_time_of_its_own(scheme, more_s):
     client = HttpClient(f"{scheme}://127.0.0.1:1", connect_timeout_s=2.5)
     assert client._opening._timeout_s == 2.5 + more_s
 
 
-def test_who_is_not_there_is_not_one_that_is_not_believed(run):
+async def test_who_is_not_there_is_not_one_that_is_not_believed():
     """What is at fault is no certificate."""
-
-    async def main():
-        with socket.socket() as taken:  # and nobody listens
-            taken.bind(("127.0.0.1", 0))
-            told = []
-            url = f"https://127.0.0.1:{taken.getsockname()[1]}"
-            client = HttpClient(url, on_tls_failure=told.append)
-            with pytest.raises(NotDelivered, match="Connection refused") as error:
-                await client.request("GET", "/", timeout_s=20.0)
-            assert (type(error.value), told) == (NotDelivered, [])
-            await client.close()
-
-    run(main())
+    with socket.socket() as taken:  # and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        told = []
+        url = f"https://127.0.0.1:{taken.getsockname()[1]}"
+        client = HttpClient(url, on_tls_failure=told.append)
+        with pytest.raises(NotDelivered, match="Connection refused") as error:
+            await client.request("GET", "/", timeout_s=20.0)
+        assert (type(error.value), told) == (NotDelivered, [])
+        await client.close()

@@ -15,11 +15,10 @@ import pytest
 from spillover.live.http1 import client as http_client
 from spillover.live.http1 import kept
 from spillover.live.http1.client import HttpClient, Response
-from spillover.model.errors import NotDelivered, OutcomeUnknown
+from spillover.model.errors import NotDelivered
 from support import loop
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
 
 
 @contextlib.asynccontextmanager
@@ -56,198 +55,124 @@ def sent(client, **options):
     return client.send("GET", "/", told.append, timeout_s=None, **options), told
 
 
-def test_an_answer_is_told_once(run):
+async def test_an_answer_is_told_once():
     """And its connection is free again before: who is told may send the next request on it."""
+    async with serving(OK) as (client, heads):
+        told, idle = [], []
 
-    async def main():
-        async with serving(OK) as (client, heads):
-            told, idle = [], []
+        def next_one(came_to):
+            told.append(came_to)
+            idle.append(client.idle)
+            if len(told) < 3:
+                client.send("GET", "/", next_one, timeout_s=None)
 
-            def next_one(came_to):
-                told.append(came_to)
-                idle.append(client.idle)
-                if len(told) < 3:
-                    client.send("GET", "/", next_one, timeout_s=None)
-
-            client.send("GET", "/", next_one, timeout_s=None)
-            await until(lambda: len(told) == 3)
-            assert [type(came_to) for came_to in told] == [Response] * 3
-            assert (idle, len(heads), client.idle, client.busy) == ([1, 1, 1], 3, 1, 0)
-
-    run(main())
+        client.send("GET", "/", next_one, timeout_s=None)
+        await until(lambda: len(told) == 3)
+        assert [type(came_to) for came_to in told] == [Response] * 3
+        assert (idle, len(heads), client.idle, client.busy) == ([1, 1, 1], 3, 1, 0)
 
 
-def test_an_answer_that_was_paused_at_its_end_keeps_no_other_waiting(run):
-    """Its connection reads on for the next one."""
-
-    async def main():
-        pieces = []
-        async with serving(CHUNKED) as (client, _):
-            for _ in range(2):
-                exchange, told = sent(client, on_head=lambda *_: take)
-
-                def take(piece, exchange=exchange):
-                    pieces.append(bytes(piece))
-                    exchange.pause()
-
-                await until(lambda told=told: told)
-            assert (pieces, client.idle) == ([b"ok", b"ok"], 1)
-
-    run(main())
-
-
-def test_what_cannot_be_sent_is_told_within_the_call(run):
-    """No connection is allowed, or no time is left."""
-
-    async def main():
-        async with serving(OK, connections_max=0) as (client, heads):
-            _, told = sent(client)
-            late = []
-            client.send("GET", "/", late.append, timeout_s=0.0)
-            assert [type(came_to) for came_to in told + late] == [NotDelivered] * 2
-            assert not heads
-
-    run(main())
-
-
-def test_a_server_that_hangs_up_is_told_once(run):
-    """What was written may have been read."""
-
-    async def main():
-        async with serving(None) as (client, _):
-            _, told = sent(client)
-            await until(lambda: told and not client.busy)
-            assert [type(came_to) for came_to in told] == [OutcomeUnknown]
-
-    run(main())
-
-
-def test_nothing_is_told_after_a_cancel(run):
+async def test_nothing_is_told_after_a_cancel():
     """Before it is sent, and while its answer is awaited: then the connection closes."""
-
-    async def main():
-        async with serving(OK) as (client, heads):
-            unsent, told = sent(client)
-            unsent.cancel()
-            await client.warm(1)
-            away, told_too = sent(client)
-            away.cancel()
-            await until(lambda: (client.idle, client.busy) == (0, 0))
-            assert (told, told_too, len(heads)) == ([], [], 0)
-
-    run(main())
+    async with serving(OK) as (client, heads):
+        unsent, told = sent(client)
+        unsent.cancel()
+        await client.warm(1)
+        away, told_too = sent(client)
+        away.cancel()
+        await until(lambda: (client.idle, client.busy) == (0, 0))
+        assert (told, told_too, len(heads)) == ([], [], 0)
 
 
-def test_what_is_cancelled_while_its_connection_is_made_is_never_sent(run):
+async def test_what_is_cancelled_while_its_connection_is_made_is_never_sent():
     """Also in the very turn in which the connection is there."""
-
-    async def main():
-        for _ in range(20):
-            async with serving(OK) as (client, heads):
-                asked = client.request("GET", "/", timeout_s=None)
-                await until(asked.exchange.opening.done)
-                asked.cancel()
-                await client.warm(1)
-                await client.request("GET", "/after", timeout_s=None)
-                assert [head.split()[1] for head in heads] == [b"/after"]
-
-    run(main())
-
-
-def test_a_client_that_closes_tells_who_still_waits_for_a_connection(run):
-    """Also where the connection has just been made."""
-
-    async def main():
+    for _ in range(4):
         async with serving(OK) as (client, heads):
-            exchange, told = sent(client)
-            await until(exchange.opening.done)
-            await client.close()
-            assert ([type(came_to) for came_to in told], heads) == ([NotDelivered], [])
-            assert (client.idle, client.busy) == (0, 0)
+            asked = client.request("GET", "/", timeout_s=None)
+            await until(asked.exchange.opening.done)
+            asked.cancel()
+            await client.warm(1)
+            await client.request("GET", "/after", timeout_s=None)
+            assert [head.split()[1] for head in heads] == [b"/after"]
 
-    run(main())
+
+async def test_a_client_that_closes_tells_who_still_waits_for_a_connection():
+    """Also where the connection has just been made."""
+    async with serving(OK) as (client, heads):
+        exchange, told = sent(client)
+        await until(exchange.opening.done)
+        await client.close()
+        assert ([type(came_to) for came_to in told], heads) == ([NotDelivered], [])
+        assert (client.idle, client.busy) == (0, 0)
 
 
 # --- connections that nobody has asked for yet ----------------------------------------------------
 
 
-def test_the_next_sweep_is_when_the_next_one_is_too_old(run):
+async def test_the_next_sweep_is_when_the_next_one_is_too_old():
     """Some seconds after the first is idle; and where all are gone there is none."""
-
-    async def main():
-        now_s = asyncio.get_running_loop().time
-        async with serving(OK) as (client, _):
-            assert client._kept.sweep is None
-            began_s = now_s()
-            await client.warm(3)
-            assert began_s + 3.0 < client._kept.sweep.when() < now_s() + 4.1
-            began_s = now_s()
-            for connection, age_s in zip(client._kept.idle, (4.5, 2.5, 1.5), strict=True):
-                connection.idle_since_s = time.monotonic() - age_s
-            client._kept.sweep.cancel()
-            client._kept.close_expired()
-            assert client.idle == 2
-            assert began_s + 0.5 < client._kept.sweep.when() <= now_s() + 1.6
-            for connection in client._kept.idle:
-                connection.idle_since_s -= 30.0
-            client._kept.sweep.cancel()
-            client._kept.close_expired()
-            assert (client.idle, client._kept.sweep) == (0, None)
-            await client.warm(1)
-            assert client._kept.sweep is not None
-
-    run(main())
+    now_s = asyncio.get_running_loop().time
+    async with serving(OK) as (client, _):
+        assert client._kept.sweep is None
+        began_s = now_s()
+        await client.warm(3)
+        assert began_s + 3.0 < client._kept.sweep.when() < now_s() + 4.1
+        began_s = now_s()
+        for connection, age_s in zip(client._kept.idle, (4.5, 2.5, 1.5), strict=True):
+            connection.idle_since_s = time.monotonic() - age_s
+        client._kept.sweep.cancel()
+        client._kept.close_expired()
+        assert client.idle == 2
+        assert began_s + 0.5 < client._kept.sweep.when() <= now_s() + 1.6
+        for connection in client._kept.idle:
+            connection.idle_since_s -= 30.0
+        client._kept.sweep.cancel()
+        client._kept.close_expired()
+        assert (client.idle, client._kept.sweep) == (0, None)
+        await client.warm(1)
+        assert client._kept.sweep is not None
 
 
-def test_a_sweep_closes_so_many_at_once_and_the_rest_soon(run, monkeypatch):
+async def test_a_sweep_closes_so_many_at_once_and_the_rest_soon(monkeypatch):
     """It must not hold up the loop."""
     monkeypatch.setattr(kept, "SWEEP_AT_ONCE", 2)
 
-    async def main():
-        async with serving(OK) as (client, _):
-            await client.warm(5)
-            for connection in client._kept.idle:
-                connection.idle_since_s -= 31.0
-            client._kept.sweep.cancel()
-            left = []
-            while client.idle:
-                client._kept.close_expired()
-                left.append(client.idle)
-                if client._kept.sweep is not None:
-                    assert client._kept.sweep.when() - asyncio.get_running_loop().time() < 1.0
-                    client._kept.sweep.cancel()
-            assert left == [3, 1, 0]
-
-    run(main())
+    async with serving(OK) as (client, _):
+        await client.warm(5)
+        for connection in client._kept.idle:
+            connection.idle_since_s -= 31.0
+        client._kept.sweep.cancel()
+        left = []
+        while client.idle:
+            client._kept.close_expired()
+            left.append(client.idle)
+            if client._kept.sweep is not None:
+                assert client._kept.sweep.when() - asyncio.get_running_loop().time() < 1.0
+                client._kept.sweep.cancel()
+        assert left == [3, 1, 0]
 
 
-def test_of_many_connections_a_few_are_opened_at_a_time(run, monkeypatch):
+async def test_of_many_connections_a_few_are_opened_at_a_time(monkeypatch):
     """Fewer than may wait at a server's door."""
     monkeypatch.setattr(http_client, "WARM_AT_ONCE", 2)
 
-    async def main():
-        async with serving(OK) as (client, _):
-            most, warming = 0, asyncio.ensure_future(client.warm(5))
-            while not warming.done():
-                await turn()
-                most = max(most, len(client._connecting))
-            assert (most, client.idle, client.busy) == (2, 5, 0)
-            await client.warm(4)
-            assert client.idle == 5
-
-    run(main())
+    async with serving(OK) as (client, _):
+        most, warming = 0, asyncio.ensure_future(client.warm(5))
+        while not warming.done():
+            await turn()
+            most = max(most, len(client._connecting))
+        assert (most, client.idle, client.busy) == (2, 5, 0)
+        await client.warm(4)
+        assert client.idle == 5
 
 
 @pytest.mark.parametrize("told_s", [12.0, None])
-def test_the_system_watches_over_connections_that_are_to_be_watched(run, told_s):
-    async def main():
-        async with serving(OK, user_timeout_s=told_s) as (client, _):
-            await client.warm(1)
-            opened = next(iter(client._kept.idle))._transport.get_extra_info("socket")
-            is_watched = opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
-            assert is_watched is (told_s is not None)
-
-    run(main())
+async def test_the_system_watches_over_connections_that_are_to_be_watched(told_s):
+    async with serving(OK, user_timeout_s=told_s) as (client, _):
+        await client.warm(1)
+        opened = next(iter(client._kept.idle))._transport.get_extra_info("socket")
+        is_watched = opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
+        assert is_watched is (told_s is not None)
 
 
 class Counting(selectors.DefaultSelector):

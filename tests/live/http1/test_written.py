@@ -98,3 +98,12 @@ def test_names_that_are_known_are_not_looked_at():
     assert head_lines([(b"A B", b"c")]) == b"A B: c\r\n"
     with pytest.raises(ValueError, match="another one"):
         head_lines([(b"A", b"c\r\nd: e")])
+
+
+@pytest.mark.parametrize("end", [b"\r", b"\n", b"\0", b"\x1b", b"\r\nX-Evil: 1\r\n\r\n"])
+@pytest.mark.parametrize("field", [(b"a%b", b"1"), (b"a", b"1%b"), (b"a", b"%bb")])
+def test_no_field_holds_control_characters(field, end):
+    """Whoever said it, no value can be read as other lines."""
+    name, value = (one.replace(b"%b", end) for one in field)
+    with pytest.raises(ValueError, match="fields of a head"):
+        head_lines([(b"fine", b"1"), (name, value)])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-
-import pytest
+from contextlib import asynccontextmanager
 
 from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
@@ -15,7 +14,6 @@ from spillover.live.process.listening import bind_socket
 from spillover.model.request import Refusal
 
 ASYNC = [(b"Prefer", b"respond-async")]
-SOON = [(b"Spillover-Deadline-Ms", b"50")]
 
 
 class Journal:
@@ -34,105 +32,49 @@ class Journal:
         self.node.shell.feed(ev.Confirmed(command.ref) if ok else failed)
 
 
-@pytest.fixture
-def with_journal(nodes):
-    """Run a check of one node and its journal."""
-
-    def run_with(check):
-        async def main():
-            journal, topology = Journal(), nodes.topology_of("a")
-            listening = bind_socket("127.0.0.1", 0)
-            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-            shell = NodeShell(topology.with_urls({"a": url}), "a", seed=1, confirm=journal)
-            server = HttpServer(create_app(shell))
-            running = asyncio.create_task(shell.run())
-            serving = asyncio.create_task(server.serve(sockets=[listening]))
-            await server.ready.wait()
-            node = nodes.Node(shell, server, running, serving, HttpClient(url), url)
-            journal.node = node
-            try:
-                await check(node, journal)
-            finally:
-                await node.close()
-                listening.close()
-            node.machine.check()
-
-        nodes.run(main)
-
-    return run_with
+@asynccontextmanager
+async def node_with(nodes, journal):
+    """One node whose acceptances this journal confirms."""
+    topology = nodes.topology_of("a")
+    listening = bind_socket("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    shell = NodeShell(topology.with_urls({"a": url}), "a", seed=1, confirm=journal)
+    server = HttpServer(create_app(shell))
+    running = asyncio.create_task(shell.run())
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    await server.ready.wait()
+    node = nodes.Node(shell, server, running, serving, HttpClient(url), url)
+    journal.node = node
+    try:
+        yield node
+    finally:
+        await node.close()
+        listening.close()
+    node.machine.check()
 
 
 async def asked(nodes, journal, count=1):
     await nodes.until(lambda: len(journal.asked) == count)
 
 
-def test_no_202_leaves_and_nothing_starts_before_it_is_confirmed(nodes, with_journal):
-    async def check(node, journal):
+async def test_nothing_is_said_and_nothing_starts_before_it_is_confirmed(nodes):
+    """Whoever waits when the node ends before that is told that nothing has run."""
+    journal = Journal()
+    async with node_with(nodes, journal) as node:
+        home, waiters = node.shell.requests.home, node.shell.requests.waiters
         post = asyncio.ensure_future(node.post({"service_ms": 5}, headers=ASYNC, id="k"))
         await asked(nodes, journal)
         command = journal.asked[0]
         assert (command.request.id, command.origin) == ("k", ev.HOME)
         again = asyncio.ensure_future(node.post({"service_ms": 5}, headers=ASYNC, id="k"))
-        ref = node.shell.requests.home.find("k").ref
-        await nodes.until(lambda: len(node.shell.requests.waiters.of(ref)) == 2)
+        ref = home.find("k").ref
+        await nodes.until(lambda: len(waiters.of(ref)) == 2)
         assert [post.done(), again.done()] == [False, False]
         assert node.shell.machine.surely_never_ran(ref)
         journal.tell()
         assert [(await each).status for each in (post, again)] == [202, 202]
         status, told = await node.get("/requests/k?wait_ms=5000")
         assert (status, told["state"]) == (200, "done")
-
-    with_journal(check)
-
-
-def test_what_cannot_be_confirmed_is_refused_and_its_name_is_free(nodes, with_journal):
-    """Whoever waits is told, with 202 or the answer in view; the next of that name is taken."""
-
-    async def check(node, journal):
-        later = asyncio.ensure_future(node.post({"service_ms": 5}, headers=ASYNC, id="k"))
-        await asked(nodes, journal)
-        joins = asyncio.ensure_future(node.post({"service_ms": 5}, id="k"))
-        looks = asyncio.ensure_future(node.get("/requests/k?wait_ms=9000"))
-        ref = node.shell.requests.home.find("k").ref
-        await nodes.until(lambda: len(node.shell.requests.waiters.of(ref)) == 3)
-        journal.tell(ok=False)
-        for each in (later, joins):
-            response = await each
-            assert (response.status, b"queue_full" in response.body) == (429, True)
-        status, told = await looks
-        assert (status, told["state"], told["problem"]["reason"]) == (200, "failed", "queue_full")
-        assert node.shell.requests.home.find("k") is None
-        assert node.ledger.home["accepted"] == 0
-        post = asyncio.ensure_future(node.post({"service_ms": 5}, id="k"))
-        await asked(nodes, journal)
-        journal.tell()
-        assert (await post).status == 200
-
-    with_journal(check)
-
-
-def test_a_failed_confirmation_leaves_the_answer_before(nodes, with_journal):
-    """Of a request that is run again since it had failed: it is refused, and what it came to
-    before is still known."""
-
-    async def check(node, journal):
-        post = asyncio.ensure_future(node.post({"service_ms": 60_000}, headers=SOON, id="k"))
-        await asked(nodes, journal)
-        journal.tell()
-        assert (await post).status == 504
-        before = node.shell.requests.home.find("k")
-        post = asyncio.ensure_future(node.post({"service_ms": 60_000}, headers=SOON, id="k"))
-        await asked(nodes, journal)
-        assert node.shell.requests.home.find("k") is not before
-        journal.tell(ok=False)
-        assert (await post).status == 429
-        assert node.shell.requests.home.find("k") is before
-
-    with_journal(check)
-
-
-def test_a_node_that_ends_before_the_word_tells_that_nothing_has_run(nodes, with_journal):
-    async def check(node, journal):
         posts = [
             asyncio.ensure_future(node.post({"service_ms": 5}, headers=headers))
             for headers in (ASYNC, ())
@@ -143,5 +85,3 @@ def test_a_node_that_ends_before_the_word_tells_that_nothing_has_run(nodes, with
             response = await post
             assert (response.status, b"it has not run" in response.body) == (503, True)
         await closing
-
-    with_journal(check)

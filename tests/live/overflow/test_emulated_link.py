@@ -69,27 +69,12 @@ def driven():
     made.close()
 
 
-def test_what_a_cut_link_held_back_for_too_long_is_lost(driven):
-    """From its due time on, each message by itself; what came later leaves after the healing."""
-    driven.emulated_link.set_faults(delay_s=2.0, cut=True)
-    driven.send()
-    driven.advance(3)
-    driven.send()
-    driven.advance(3)
-    assert driven.take() == []
-    driven.advance(1)
-    assert driven.take() == [(0, "lost")]
-    driven.emulated_link.set_faults(cut=False)
-    driven.advance()
-    assert driven.take() == [(1, "delivered")]
-
-
 @pytest.mark.parametrize("cut", [False, True])
 def test_withdrawn_messages_take_no_memory(driven, cut):
-    """A hundred thousand that never leave are swept out, in line or held back."""
+    """Many that never leave are swept out, in line or held back."""
     driven.emulated_link.set_faults(delay_s=3.0, cut=cut)
     kept = driven.send()
-    for _ in range(100_000):
+    for _ in range(5 * WITHDRAWN_KEPT_MAX):
         parcel = driven.send()
         assert parcel.withdraw()
         assert not parcel.withdraw()
@@ -239,4 +224,4 @@ class Twin(RuleBasedStateMachine):
 
 
 TestTwin = Twin.TestCase
-TestTwin.settings = settings(stateful_step_count=40)
+TestTwin.settings = settings(stateful_step_count=30)

@@ -14,73 +14,44 @@ def reason(response):
     return response.status, json.loads(response.body)["reason"]
 
 
-def test_a_node_that_is_to_end_takes_nothing_and_ends_what_it_has(nodes):
+async def test_a_node_that_is_to_end_takes_nothing_and_ends_what_it_has(nodes):
     """It returns once that is answered; whoever comes meanwhile is told to go elsewhere."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a")) as federation:
-            a = federation["a"]
-            await a.shell.drain(20.0, 20.0)  # nothing is there: at once
-            assert a.machine.draining
-        async with nodes.Federation(nodes.topology_of("a")) as federation:
-            a = federation["a"]
-            running = a.post(LONG, id="runs")
-            await nodes.until(lambda: a.machine.servers.busy)
-            draining = asyncio.ensure_future(a.shell.drain(30.0, 30.0))
-            await nodes.until(lambda: a.machine.draining)
-            assert reason(await a.post({"service_ms": 1}, id="late")) == (503, "draining")
-            assert not draining.done()
-            assert (await a.send("DELETE", "/requests/runs"))[0] == 200
-            await running
-            await draining
-            assert not any(a.shell.requests.left)
-
-    nodes.run(main)
-
-
-def test_neighbors_hear_no_reports_of_a_node_that_has_ended(nodes):
-    """Those that listen are sent away: an open stream would hold up its server."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            shell = federation["a"].shell
-            await nodes.until(lambda: shell.neighborhood.streams._streams.get(0))
-            (stream,) = shell.neighborhood.streams._streams[0]
-            assert not stream.ended
-            await shell.close()
-            assert stream.ended
-            assert shell.neighborhood.streams.open(0, lambda _: None) is None
-
-    nodes.run(main)
+    async with nodes.Federation(nodes.topology_of("a")) as federation:
+        a = federation["a"]
+        await a.shell.drain(20.0, 20.0)  # nothing is there: at once
+        assert a.machine.draining
+    async with nodes.Federation(nodes.topology_of("a")) as federation:
+        a = federation["a"]
+        running = a.post(LONG, id="runs")
+        await nodes.until(lambda: a.machine.servers.busy)
+        draining = asyncio.ensure_future(a.shell.drain(30.0, 30.0))
+        await nodes.until(lambda: a.machine.draining)
+        assert reason(await a.post({"service_ms": 1}, id="late")) == (503, "draining")
+        assert not draining.done()
+        assert (await a.send("DELETE", "/requests/runs"))[0] == 200
+        await running
+        await draining
+        assert not any(a.shell.requests.left)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keyed", [True, False])
-def test_what_waited_at_a_neighbor_that_ends_is_decided_again(nodes, keyed):
-    """Surely not run there: it is done at home, keyed or not. What ran there is done again only
-    if it has a key."""
-
-    async def main():
-        busy = {"queue_limit": 0, "servers": 2}
-        topology = nodes.topology_of("a", "b", clusters={"a": busy})
-        async with nodes.Federation(topology) as federation:
-            a, b = federation["a"], federation["b"]
-            held = [a.post(LONG, id=name) for name in ("h0", "h1")]
-            await nodes.until(lambda: a.machine.servers.busy == 2)
-            fields = [{"id": f"k{n}"} if keyed else {} for n in range(2)]
-            ran = a.post({"service_ms": 2000}, **fields[0])
-            await nodes.until(lambda: b.machine.servers.busy)
-            waited = a.post({"service_ms": 1}, **fields[1])
-            await nodes.until(lambda: b.machine.queue_length == 1)
-            await federation.stop("b")
-            for name in ("h0", "h1"):
-                assert (await a.send("DELETE", f"/requests/{name}"))[0] == 200
-            response = await waited
-            assert (response.status, json.loads(response.body).get("path")) == (200, ["a"])
-            if keyed:
-                assert (await ran).status == 200
-            else:
-                assert reason(await ran) == (502, "outcome_unknown")
-            await asyncio.gather(*held)
-
-    nodes.run(main)
+async def test_what_waited_at_a_neighbor_that_ends_is_decided_again(nodes):
+    """Surely not run there: it is done at home, keyed or not. What ran there is done again, for it
+    has a key."""
+    busy = {"queue_limit": 0, "servers": 2}
+    topology = nodes.topology_of("a", "b", clusters={"a": busy})
+    async with nodes.Federation(topology) as federation:
+        a, b = federation["a"], federation["b"]
+        held = [a.post(LONG, id=name) for name in ("h0", "h1")]
+        await nodes.until(lambda: a.machine.servers.busy == 2)
+        ran = a.post({"service_ms": 1000}, id="k")
+        await nodes.until(lambda: b.machine.servers.busy)
+        waited = a.post({"service_ms": 1})
+        await nodes.until(lambda: b.machine.queue_length == 1)
+        await federation.stop("b")
+        for name in ("h0", "h1"):
+            assert (await a.send("DELETE", f"/requests/{name}"))[0] == 200
+        response = await waited
+        assert (response.status, json.loads(response.body).get("path")) == (200, ["a"])
+        assert (await ran).status == 200
+        await asyncio.gather(*held)

@@ -84,71 +84,48 @@ def waits(caplog):
     return [(one[1], float(one[2])) for one in found]
 
 
-def test_where_nothing_is_left_nobody_waits(run, caplog):
-    async def main():
-        held, _ = home()
-        assert await ended(held, 60.0, 60.0) < 5.0
-        assert caplog.records == []
-
-    run(main())
-
-
-def test_requests_are_waited_for_as_long_as_was_said(run, caplog):
+async def test_requests_are_waited_for_as_long_as_was_said(caplog):
     """It is told once for all, and not with each that ends."""
-
-    async def main():
-        held, take = home()
-        first, _ = take("x"), take("y")
-        asyncio.get_running_loop().call_later(0.05, held.answered, first.ref, ANSWER)
-        assert 0.3 - 0.01 <= await ended(held, 0.3, 60.0) < 5.0
-        assert waits(caplog) == [("2 requests under way", 0.3)]
-        assert len(held) == 1
-
-    run(main())
+    held, take = home()
+    first, _ = take("x"), take("y")
+    asyncio.get_running_loop().call_later(0.05, held.answered, first.ref, ANSWER)
+    assert 0.3 - 0.01 <= await ended(held, 0.3, 60.0) < 5.0
+    assert waits(caplog) == [("2 requests under way", 0.3)]
+    assert len(held) == 1
 
 
-def test_results_alone_are_waited_for_until_they_are_fetched_or_their_time_is_over(run, caplog):
+async def test_results_alone_are_waited_for_until_they_are_fetched_or_their_time_is_over(caplog):
     """From when the last of them came."""
-
-    async def main():
-        held, take = home()
-        entry = take("x", asynchronous=True)
-        held.answered(entry.ref, ANSWER)
-        assert 0.2 - 0.01 <= await ended(held, 60.0, 0.2) < 5.0
-        assert waits(caplog) == [("1 result that nobody has fetched", 0.2)]
-        asyncio.get_running_loop().call_later(0.05, held.fetch, entry)
-        assert await ended(held, 60.0, 50.0) < 5.0
-        assert waits(caplog)[1:] == [("1 result that nobody has fetched", 50.0)]
-
-    run(main())
+    held, take = home()
+    entry = take("x", asynchronous=True)
+    held.answered(entry.ref, ANSWER)
+    assert 0.2 - 0.01 <= await ended(held, 60.0, 0.2) < 5.0
+    assert waits(caplog) == [("1 result that nobody has fetched", 0.2)]
+    asyncio.get_running_loop().call_later(0.05, held.fetch, entry)
+    assert await ended(held, 60.0, 50.0) < 5.0
+    assert waits(caplog)[1:] == [("1 result that nobody has fetched", 50.0)]
 
 
-def test_neighbors_requests_are_waited_for_as_the_own_are(run, caplog, monkeypatch):
+async def test_neighbors_requests_are_waited_for_as_the_own_are(caplog, monkeypatch):
     """And the end of either is seen at once, not only at the next look."""
     monkeypatch.setattr(ending, "LOOK_EVERY_S", 9.0)
 
-    async def main():
-        held, take = home()
-        entry, foreign = take("x"), Foreign(2)
-        assert Left.of(held, foreign) == (3, 0)
-        loop = asyncio.get_running_loop()
-        ends = (foreign.end, lambda: held.answered(entry.ref, ANSWER), foreign.end)
-        for number, end in enumerate(ends):
-            loop.call_later(0.02 * number, end)
-        assert await ended(held, 60.0, 60.0, foreign) < 5.0
-        assert waits(caplog) == [("3 requests under way", 60.0)]
-
-    run(main())
+    held, take = home()
+    entry, foreign = take("x"), Foreign(2)
+    assert Left.of(held, foreign) == (3, 0)
+    loop = asyncio.get_running_loop()
+    ends = (foreign.end, lambda: held.answered(entry.ref, ANSWER), foreign.end)
+    for number, end in enumerate(ends):
+        loop.call_later(0.02 * number, end)
+    assert await ended(held, 60.0, 60.0, foreign) < 5.0
+    assert waits(caplog) == [("3 requests under way", 60.0)]
 
 
-def test_results_that_grow_too_old_are_waited_for_no_more(run, caplog, monkeypatch):
+async def test_results_that_grow_too_old_are_waited_for_no_more(caplog, monkeypatch):
     """Nobody gives a sign of that."""
     monkeypatch.setattr(ending, "LOOK_EVERY_S", 0.02)
 
-    async def main():
-        held, take = home(kept_s=0.1)
-        entry = take("x", asynchronous=True)
-        held.answered(entry.ref, ANSWER)
-        assert await ended(held, 60.0, 50.0) < 10.0
-
-    run(main())
+    held, take = home(kept_s=0.1)
+    entry = take("x", asynchronous=True)
+    held.answered(entry.ref, ANSWER)
+    assert await ended(held, 60.0, 50.0) < 10.0

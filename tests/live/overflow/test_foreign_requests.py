@@ -6,7 +6,6 @@ import asyncio
 from random import Random
 
 import msgspec
-import pytest
 
 from spillover.core.overflow import events as ev
 from spillover.live.engine.timers import Timers
@@ -15,7 +14,6 @@ from spillover.live.overflow.foreign_requests import Asker, ForeignRequests
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Waiters
 from spillover.live.overflow.wire import UNSAID, Forwarded, Stay
-from spillover.model.ids import request_id_of
 from spillover.model.load import LoadNow
 from spillover.model.passed import PassedHead
 from spillover.model.request import Answer, Outcome, Refusal, Request
@@ -52,6 +50,12 @@ class Desk:
         fed = (lambda: next(self.refs), self.events.append)
         self.relays = Relays(self.events.append, self.waiters, self.timers)
         self.held = ForeignRequests(*fed, self.links, self.waiters, self.relays)
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        self.timers.close()
 
     def take(self, name="x", origin=0):
         """Returns the ref of the visit, and the call that waits for its end."""
@@ -100,25 +104,9 @@ class Outlet(list):
         return Stay(0.0, 0.0, 0.0)
 
 
-@pytest.fixture
-def with_desk(run):
-    def run_with(check):
-        async def main():
-            desk = Desk()
-            try:
-                await check(desk)
-            finally:
-                desk.timers.close()
-
-        run(main())
-
-    return run_with
-
-
-def test_a_second_visit_can_be_cancelled_after_the_first_was_answered(with_desk):
+async def test_a_second_visit_can_be_cancelled_after_the_first_was_answered():
     """The answer to the first is still on its way when the neighbor sends the request again."""
-
-    async def check(desk):
+    async with Desk() as desk:
         first, call = desk.take()
         desk.links[0].set_faults(cut=True)
         desk.waiters.tell(first, DONE)
@@ -133,13 +121,10 @@ def test_a_second_visit_can_be_cancelled_after_the_first_was_answered(with_desk)
         assert desk.held.ref_of("x", 0) is None
         assert len(desk.held) == 0
 
-    with_desk(check)
 
-
-def test_an_answer_that_is_lost_breaks_off(with_desk):
+async def test_an_answer_that_is_lost_breaks_off():
     """Its asker is told nothing, and nothing is left that a drain would wait for."""
-
-    async def check(desk):
+    async with Desk() as desk:
         ref, call = desk.take()
         desk.links[0].set_faults(loss=1.0)
         desk.held.settled.clear()
@@ -148,13 +133,10 @@ def test_an_answer_that_is_lost_breaks_off(with_desk):
         assert desk.held.settled.is_set()
         assert len(desk.held) == 0
 
-    with_desk(check)
 
-
-def test_how_long_an_answer_waited_on_the_link_is_told(with_desk):
+async def test_how_long_an_answer_waited_on_the_link_is_told():
     """It is part of the way back, not of the stay."""
-
-    async def check(desk):
+    async with Desk() as desk:
         desk.links[0].set_faults(delay_s=0.05)
         ref, call = desk.take()
         desk.waiters.tell(ref, DONE)
@@ -162,13 +144,10 @@ def test_how_long_an_answer_waited_on_the_link_is_told(with_desk):
         await until(lambda: call.told == [DONE])
         assert 0.045 <= call.waited_s < 5.0
 
-    with_desk(check)
 
-
-def test_one_that_has_left_is_answered_on_its_connection(with_desk):
+async def test_one_that_has_left_is_answered_on_its_connection():
     """Nothing is emulated on the way to it any more."""
-
-    async def check(desk):
+    async with Desk() as desk:
         desk.links[0].set_faults(delay_s=60.0)
         ref, call = desk.take()
         del desk.links[0]
@@ -176,13 +155,10 @@ def test_one_that_has_left_is_answered_on_its_connection(with_desk):
         assert (call.ref, call.told, call.waited_s) == (ref, [DONE], 0.0)
         assert len(desk.held) == 0
 
-    with_desk(check)
 
-
-def test_who_goes_away_is_not_answered_and_its_work_is_cancelled(with_desk):
+async def test_who_goes_away_is_not_answered_and_its_work_is_cancelled():
     """Before there is an answer, and while that is on the link."""
-
-    async def check(desk):
+    async with Desk() as desk:
         desk.links[0].set_faults(cut=True)
         for answered in (False, True):
             ref, call = desk.take()
@@ -198,13 +174,10 @@ def test_who_goes_away_is_not_answered_and_its_work_is_cancelled(with_desk):
             assert call.told == [DONE] * (not answered)
             desk.links[0].set_faults(cut=True)
 
-    with_desk(check)
 
-
-def test_a_node_that_ends_takes_nothing_and_tells_those_who_wait(with_desk):
+async def test_a_node_that_ends_takes_nothing_and_tells_those_who_wait():
     """What comes then was surely not accepted, so that its neighbor decides again."""
-
-    async def check(desk):
+    async with Desk() as desk:
         _, call = desk.take()
         desk.held.close()
         desk.waiters.close()
@@ -219,19 +192,6 @@ def test_a_node_that_ends_takes_nothing_and_tells_those_who_wait(with_desk):
         assert [desk.held.ref_of(name) for name in "xy"] == [None, None]
         assert (len(desk.held), len(desk.waiters), outlet) == (0, 0, [])
 
-    with_desk(check)
-
-
-def test_requests_of_one_name_are_kept_apart_by_their_tenants(with_desk):
-    async def check(desk):
-        ids = [request_id_of(tenant, "order-7") for tenant in ("shop", "bank", "")]
-        refs = [desk.take(one)[0] for one in ids]
-        assert [desk.held.ref_of(one) for one in ids] == refs
-        desk.waiters.tell(refs[0], DONE)
-        assert [desk.held.ref_of(one, 0) for one in ids] == [None, *refs[1:]]
-
-    with_desk(check)
-
 
 def passing(desk, name="x"):
     """A request that passes through, whose answer has begun: (its ref, its call, its relay, what
@@ -243,8 +203,8 @@ def passing(desk, name="x"):
     return ref, call, relay, outlet
 
 
-def test_an_answer_that_begins_is_nobodys_to_settle_and_is_open_until_its_end_has_left(with_desk):
-    async def check(desk):
+async def test_an_answer_that_begins_is_nobodys_to_settle_and_is_open_until_its_end_has_left():
+    async with Desk() as desk:
         ref, call, relay, outlet = passing(desk)
         assert (len(desk.held), desk.held.ref_of("x", 0)) == (1, ref)
         relay.piece(b"1")
@@ -257,13 +217,10 @@ def test_an_answer_that_begins_is_nobodys_to_settle_and_is_open_until_its_end_ha
         assert (call.told, call.broken) == ([], False)
         assert not any(isinstance(event, ev.Cancelled) for event in desk.events)
 
-    with_desk(check)
 
-
-def test_an_answer_of_which_the_link_loses_a_part_is_broken_off_and_its_work_ends(with_desk):
+async def test_an_answer_of_which_the_link_loses_a_part_is_broken_off_and_its_work_ends():
     """Nothing is left that a drain would wait for."""
-
-    async def check(desk):
+    async with Desk() as desk:
         ref, call, relay, outlet = passing(desk)
         desk.links[0].set_faults(loss=1.0)
         desk.held.settled.clear()
@@ -274,11 +231,9 @@ def test_an_answer_of_which_the_link_loses_a_part_is_broken_off_and_its_work_end
         assert (len(desk.held), desk.held.ref_of("x", 0)) == (0, None)
         assert call.told == []
 
-    with_desk(check)
 
-
-def test_a_node_that_ends_breaks_off_what_passes_and_tells_who_still_waits(with_desk):
-    async def check(desk):
+async def test_a_node_that_ends_breaks_off_what_passes_and_tells_who_still_waits():
+    async with Desk() as desk:
         _, begun, _, outlet = passing(desk)
         silent = Outlet()
         _, waits = desk.take_passed(silent, "y")
@@ -287,5 +242,3 @@ def test_a_node_that_ends_breaks_off_what_passes_and_tells_who_still_waits(with_
         assert outlet == ["begin", "broken"]
         assert (begun.told, waits.told, waits.broken, silent) == ([], [None], False, [])
         assert len(desk.held) == 0
-
-    with_desk(check)

@@ -15,30 +15,9 @@ from spillover.model.passed import PassedRequest
 from spillover.model.request import Outcome, Request
 from spillover.model.topology import Cluster, Topology
 from support.loop import until
+from support.scripted_answers import Told
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-
-
-class Sink:
-    """Whoever a passed answer is for."""
-
-    def __init__(self):
-        self.ended = self.settled = None
-
-    def begin(self, *_):
-        """The head, which is the same for all."""
-
-    def piece(self, _):
-        """The body."""
-
-    def end(self, _, answer):
-        self.ended = answer
-
-    def break_off(self, answer):
-        self.ended = answer
-
-    def settle(self, told):
-        self.settled = told
 
 
 @contextmanager
@@ -81,7 +60,7 @@ def test_an_answer_that_is_read_after_the_deadline_harms_nobody_else():
         asyncio.get_running_loop().set_exception_handler(lambda _, told: wrongs.append(told))
 
         def take(path, deadline_s):
-            sink = Sink()
+            sink = Told()
             wanted = PassedRequest("GET", path.encode(), ((b"Host", b"x"),), b"").encode()
             request = Request("", False, wanted, (), "default", 5, None, len(wanted))
             shell.requests.home.take_passed(request, deadline_s, sink)
@@ -95,12 +74,12 @@ def test_an_answer_that_is_read_after_the_deadline_harms_nobody_else():
             go_on.release()
             while time.monotonic() < deadline_s + 0.02:
                 """The loop is late."""
-            await until(lambda: first.settled is not None or first.ended is not None)
+            await until(lambda: first.how)
             go_on.release(4)
-            await until(lambda: second.ended is not None or second.settled is not None)
+            await until(lambda: second.how)
             assert asked[-1] == "/second"
-            assert second.ended is not None, second.settled
-            assert second.ended.outcome == Outcome.DONE
+            assert second.how == "end", second.told
+            assert second.told[0][2].outcome == Outcome.DONE
             assert not wrongs
             await until(lambda: shell.machine.servers.busy == 0)
         finally:

@@ -38,36 +38,32 @@ def counts(node):
     return {key: value for key, value in told_by(node, "counter").items() if value}
 
 
-def test_each_request_is_counted_once_where_it_ends_and_where_it_went(nodes):
+async def test_each_request_is_counted_once_where_it_ends_and_where_it_went(nodes):
     """One is done here, one at the neighbor, and one finds no place at either."""
-
-    async def main():
-        clusters = {"a": {"queue_limit": 0}, "b": {"queue_limit": 0}}
-        topology = nodes.topology_of("a", "b", clusters=clusters)
-        async with nodes.Federation(topology) as federation:
-            a, b = federation["a"], federation["b"]
-            await nodes.until(lambda: all(a.machine.neighbors.accepting))
-            sent = []
-            for node in (a, b):
-                sent.append(a.post({"service_ms": 300}))
-                await nodes.until(lambda node=node: node.machine.servers.busy == 1)
-            assert told_by(a, "gauge")["servers_busy",] == 1
-            assert told_by(b, "gauge")["ledger", "running", "foreign"] == 1
-            assert (await a.post({"service_ms": 1})).status == 429
-            for answer in sent:
-                assert (await answer).status == 200
-            told = counts(a)
-            ends = {key[1:]: count for key, count in told.items() if key[0] == "requests_total"}
-            assert ends == {("done",): 2, ("refused",): 1}
-            assert told["refusals_total", "queue_full"] == 1
-            # The third may have been sent there, too, and refused.
-            refused = told.get(("forwards_total", "b", "refused"), 0)
-            assert told["handed_total", "push", "b"] == 1 + refused
-            assert told["forwards_total", "b", "answered"] == 1
-            assert counts(b)["received_total", "a", "done"] == 1
-            assert told_by(a, "gauge")["ledger", "done", "home"] == 2
-
-    nodes.run(main)
+    clusters = {"a": {"queue_limit": 0}, "b": {"queue_limit": 0}}
+    topology = nodes.topology_of("a", "b", clusters=clusters)
+    async with nodes.Federation(topology) as federation:
+        a, b = federation["a"], federation["b"]
+        await nodes.until(lambda: all(a.machine.neighbors.accepting))
+        sent = []
+        for node in (a, b):
+            sent.append(a.post({"service_ms": 300}))
+            await nodes.until(lambda node=node: node.machine.servers.busy == 1)
+        assert told_by(a, "gauge")["servers_busy",] == 1
+        assert told_by(b, "gauge")["ledger", "running", "foreign"] == 1
+        assert (await a.post({"service_ms": 1})).status == 429
+        for answer in sent:
+            assert (await answer).status == 200
+        told = counts(a)
+        ends = {key[1:]: count for key, count in told.items() if key[0] == "requests_total"}
+        assert ends == {("done",): 2, ("refused",): 1}
+        assert told["refusals_total", "queue_full"] == 1
+        # The third may have been sent there, too, and refused.
+        refused = told.get(("forwards_total", "b", "refused"), 0)
+        assert told["handed_total", "push", "b"] == 1 + refused
+        assert told["forwards_total", "b", "answered"] == 1
+        assert counts(b)["received_total", "a", "done"] == 1
+        assert told_by(a, "gauge")["ledger", "done", "home"] == 2
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -11,14 +10,12 @@ from random import Random
 import pytest
 
 from spillover.core.overflow import events as ev
-from spillover.live.overflow import wire
 from spillover.live.overflow.neighborhood import Neighborhood
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.errors import NotDelivered
-from spillover.model.request import Request
 from spillover.model.topology import Link
 from support.federation import topology_of
-from support.loop import turn, until
+from support.loop import until
 
 LINKED = topology_of("a", "b", "c", "d", links=[("a", "b"), ("a", "c"), ("a", "d")]).with_urls(
     {name: f"http://127.0.0.1:{port}" for port, name in enumerate("abcd", 1)}
@@ -61,7 +58,10 @@ class Here:
         self.obey(ev.Disconnect(handle))
         return link
 
-    async def close(self):
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
         await self.neighborhood.close()
         await self.shell.close()
 
@@ -77,21 +77,6 @@ async def is_closed(link):
     with pytest.raises(NotDelivered) as told:
         await link.ask_federation(b"", 5.0)
     return "was closed" in str(told.value)
-
-
-@pytest.fixture
-def here(run):
-    def run_with(check):
-        async def main():
-            at = Here()
-            try:
-                await check(at)
-            finally:
-                await at.close()
-
-        run(main())
-
-    return run_with
 
 
 async def with_group(at, check):
@@ -110,8 +95,8 @@ async def with_group(at, check):
         await asyncio.ensure_future(speak())
 
 
-def test_links_speak_from_when_all_do_until_they_end(here):
-    async def check(at):
+async def test_links_speak_from_when_all_do_until_they_end():
+    async with Here() as at:
         at.open(0, "b")
         assert speaking() == []
 
@@ -127,13 +112,10 @@ def test_links_speak_from_when_all_do_until_they_end(here):
         await with_group(at, meanwhile)
         assert (set(at.links), set(at.neighborhood.emulated)) == ({0}, {0})
 
-    here(check)
 
-
-def test_what_ends_while_nothing_listens_is_closed_with_the_node(here):
+async def test_what_ends_while_nothing_listens_is_closed_with_the_node():
     """Nothing is begun then; and so are all that have not ended."""
-
-    async def check(at):
+    async with Here() as at:
         early, stays = at.open(0, "b"), at.open(1, "c")
         at.end(0)
         gone = []
@@ -149,19 +131,3 @@ def test_what_ends_while_nothing_listens_is_closed_with_the_node(here):
         assert [await is_closed(link) for link in links] == [False] * 3
         await at.neighborhood.close()
         assert [await is_closed(link) for link in links] == [True] * 3
-
-    here(check)
-
-
-def test_what_is_away_over_a_link_that_ends_comes_back(here):
-    async def check(at):
-        link = at.open(0, "b", delay_ms=60_000.0)
-        assert at.neighborhood.emulated[0].delay_s == 60.0
-        request = Request("r", True, wire.NOTHING, ("a",))
-        link.forward(ev.Forward(3, 0, request, time.monotonic() + 100.0))
-        assert at.events == []
-        at.end(0)
-        assert [event.ref for event in at.events if hasattr(event, "ref")] == [3]
-        await turn()
-
-    here(check)

@@ -76,137 +76,122 @@ async def nothing_left(nodes, federation):
         assert (shell.requests.relays.begun, machine.held.request_bytes) == (0, 0)
 
 
-HOPS = pytest.mark.parametrize("ids", [("a",), ("a", "b"), ("a", "b", "c")], ids=len)
+HOPS = pytest.mark.parametrize("ids", [("a",), ("a", "b", "c")], ids=len)
 
 
 @HOPS
-@pytest.mark.parametrize("delay_ms", [0.0, 3.0])
-def test_what_is_written_is_read_over_any_number_of_hops(nodes, ids, delay_ms):
-    async def main():
-        async with chain(nodes, *ids, delay_ms=delay_ms) as federation:
-            await fill(nodes, federation, *ids[:-1])
-            sink, body = Told(), bytes(range(256)) * 700
-            entry, service = await ran_at(nodes, federation, ids[-1], sink, body=body)
-            assert service.request == passed(body)
-            head = PassedHead(206, b"Sure", ((b"Set-Cookie", b"a"), (b"set-cookie", b"b")))
-            service.begin(head)
-            await nodes.until(lambda: sink.head)
-            assert sink.head == head
-            assert sink.so_far.path == ids
-            assert sink.so_far.network_s >= delay_ms / 1e3 * (len(ids) - 1)
-            for piece in (b"one", b"x" * 100_000, b"", b"three"):
-                service.piece(piece)
-            await nodes.until(lambda: len(sink.body) == 100_008)
-            assert sink.how is None
-            service.end(((b"Checksum", b"7"),))
-            await nodes.until(lambda: sink.how)
-            _, trailers, answer = sink.told[0]
-            assert (trailers, answer.outcome, answer.path) == (((b"Checksum", b"7"),), DONE, ids)
-            assert sink.body == b"one" + b"x" * 100_000 + b"three"
-            assert federation["a"].shell.requests.relays.ends["whole"] == 1
-            assert entry.answer is answer
-            await nothing_left(nodes, federation)
+async def test_what_is_written_is_read_over_any_number_of_hops(nodes, ids):
+    delay_ms = 3.0
 
-    nodes.run(main)
+    async with chain(nodes, *ids, delay_ms=delay_ms) as federation:
+        await fill(nodes, federation, *ids[:-1])
+        sink, body = Told(), bytes(range(256)) * 700
+        entry, service = await ran_at(nodes, federation, ids[-1], sink, body=body)
+        assert service.request == passed(body)
+        head = PassedHead(206, b"Sure", ((b"Set-Cookie", b"a"), (b"set-cookie", b"b")))
+        service.begin(head)
+        await nodes.until(lambda: sink.head)
+        assert sink.head == head
+        assert sink.so_far.path == ids
+        assert sink.so_far.network_s >= delay_ms / 1e3 * (len(ids) - 1)
+        for piece in (b"one", b"x" * 100_000, b"", b"three"):
+            service.piece(piece)
+        await nodes.until(lambda: len(sink.body) == 100_008)
+        assert sink.how is None
+        service.end(((b"Checksum", b"7"),))
+        await nodes.until(lambda: sink.how)
+        _, trailers, answer = sink.told[0]
+        assert (trailers, answer.outcome, answer.path) == (((b"Checksum", b"7"),), DONE, ids)
+        assert sink.body == b"one" + b"x" * 100_000 + b"three"
+        assert federation["a"].shell.requests.relays.ends["whole"] == 1
+        assert entry.answer is answer
+        await nothing_left(nodes, federation)
 
 
-@pytest.mark.parametrize("ids", [("a", "b"), ("a", "b", "c")], ids=len)
-def test_an_answer_that_is_there_at_once_tells_how_long_its_request_was_on_its_way(nodes, ids):
+async def test_an_answer_that_is_there_at_once_tells_how_long_its_request_was_on_its_way(nodes):
     """As one that comes piece by piece; the way back counts in neither."""
-    delay_s, ways = 0.04, len(ids) - 1
+    ids, delay_s, ways = ("a", "b", "c"), 0.04, 2
 
-    async def main():
-        async with chain(nodes, *ids, delay_ms=delay_s * 1e3) as federation:
-            await fill(nodes, federation, *ids[:-1])
-            sink = Told()
-            _, service = await ran_at(nodes, federation, ids[-1], sink)
-            service.whole(b"one")
-            await nodes.until(lambda: sink.how)
-            assert (sink.how, sink.body, sink.so_far.path) == ("end", b"one", ids)
-            answer = sink.told[0][2]
-            assert delay_s * ways - 0.005 <= answer.network_s  # uvloop counts milliseconds
-            assert sink.so_far.network_s == pytest.approx(answer.network_s, abs=0.001)
-            await nothing_left(nodes, federation)
-
-    nodes.run(main)
+    async with chain(nodes, *ids, delay_ms=delay_s * 1e3) as federation:
+        await fill(nodes, federation, *ids[:-1])
+        sink = Told()
+        _, service = await ran_at(nodes, federation, ids[-1], sink)
+        service.whole(b"one")
+        await nodes.until(lambda: sink.how)
+        assert (sink.how, sink.body, sink.so_far.path) == ("end", b"one", ids)
+        answer = sink.told[0][2]
+        assert delay_s * ways - 0.005 <= answer.network_s  # uvloop counts milliseconds
+        assert sink.so_far.network_s == pytest.approx(answer.network_s, abs=0.001)
+        await nothing_left(nodes, federation)
 
 
 @HOPS
-def test_what_breaks_off_is_never_an_end(nodes, ids):
+async def test_what_breaks_off_is_never_an_end(nodes, ids):
     """At every boundary between frames, and with a key that would have it tried again."""
-
-    async def main():
-        async with chain(nodes, *ids) as federation:
-            await fill(nodes, federation, *ids[:-1])
-            for frames in range(4):
-                for _ in range(8):  # else so many failures would have work go elsewhere
-                    sink = Told()
-                    _, service = await ran_at(nodes, federation, ids[-1], sink)
-                    service.begin()
-                    service.end()
-                    await nodes.until(lambda s=sink: s.how)
+    async with chain(nodes, *ids) as federation:
+        await fill(nodes, federation, *ids[:-1])
+        for frames in range(4):
+            for _ in range(8):  # else so many failures would have work go elsewhere
                 sink = Told()
-                name = f"key-{frames}"
-                entry, service = await ran_at(nodes, federation, ids[-1], sink, name=name)
+                _, service = await ran_at(nodes, federation, ids[-1], sink)
                 service.begin()
-                await nodes.until(lambda s=sink: s.head)
-                for k in range(frames):
-                    service.piece(b"%d" % k)
-                    await nodes.until(lambda s=sink, k=k: len(s.body) == k + 1)
-                service.fail("it was closed", Cause.CONNECTION)
+                service.end()
                 await nodes.until(lambda s=sink: s.how)
-                assert (sink.how, sink.told[0][1].outcome) == ("broken", FAILED)
-                told = "" if len(ids) == 1 else "the answer broke off after it had begun: "
-                where = "".join(f"at cluster {name}: " for name in ids[1:])
-                assert entry.answer.problem == f"{told}{where}it was closed"
-                assert entry.answer.cause is Cause.CONNECTION
-            machine = federation["a"].machine
-            assert machine.truncated == federation["a"].shell.requests.relays.ends["truncated"] == 4
-            names = [
-                service.name
-                for node in federation.nodes.values()
-                for service in node.shell.requests.workers.services
-            ]
-            assert len(set(names)) == len(names), "something ran twice"
-            await nothing_left(nodes, federation)
-
-    nodes.run(main)
-
-
-def test_what_fails_before_it_begins_is_answered_as_any_forward(nodes):
-    async def main():
-        async with chain(nodes, "a", "b") as federation:
-            await fill(nodes, federation, "a")
             sink = Told()
-            _, service = await ran_at(nodes, federation, "b", sink)
-            service.fail("no upstream")
-            await nodes.until(lambda: sink.how)
-            answer = sink.told[0][1]
-            assert (sink.how, answer.outcome, answer.problem) == ("settled", FAILED, "no upstream")
-            assert answer.path == ("a", "b")
-            await nothing_left(nodes, federation)
-
-    nodes.run(main)
-
-
-@HOPS
-def test_a_client_that_leaves_ends_the_service(nodes, ids):
-    async def main():
-        async with chain(nodes, *ids) as federation:
-            await fill(nodes, federation, *ids[:-1])
-            sink = Told()
-            entry, service = await ran_at(nodes, federation, ids[-1], sink)
+            name = f"key-{frames}"
+            entry, service = await ran_at(nodes, federation, ids[-1], sink, name=name)
             service.begin()
-            service.piece(b"x")
-            await nodes.until(lambda: sink.body)
-            federation["a"].shell.requests.home.abandon(entry)
-            assert sink.how == "broken"
-            await nodes.until(lambda: service.how)
-            assert service.how is Outcome.CANCELLED
-            assert federation["a"].shell.requests.relays.ends["cancelled"] == 1
-            await nothing_left(nodes, federation)
+            await nodes.until(lambda s=sink: s.head)
+            for k in range(frames):
+                service.piece(b"%d" % k)
+                await nodes.until(lambda s=sink, k=k: len(s.body) == k + 1)
+            service.fail("it was closed", Cause.CONNECTION)
+            await nodes.until(lambda s=sink: s.how)
+            assert (sink.how, sink.told[0][1].outcome) == ("broken", FAILED)
+            told = "" if len(ids) == 1 else "the answer broke off after it had begun: "
+            where = "".join(f"at cluster {name}: " for name in ids[1:])
+            assert entry.answer.problem == f"{told}{where}it was closed"
+            assert entry.answer.cause is Cause.CONNECTION
+        machine = federation["a"].machine
+        assert machine.truncated == federation["a"].shell.requests.relays.ends["truncated"] == 4
+        names = [
+            service.name
+            for node in federation.nodes.values()
+            for service in node.shell.requests.workers.services
+        ]
+        assert len(set(names)) == len(names), "something ran twice"
+        await nothing_left(nodes, federation)
 
-    nodes.run(main)
+
+async def test_a_client_that_leaves_ends_the_service_and_a_neighbor_that_ends_breaks_off(nodes):
+    """What fails before it begins is answered as any forward."""
+    async with chain(nodes, "a", "b") as federation:
+        home = federation["a"].shell.requests
+        await fill(nodes, federation, "a")
+        left, failed, broken = Told(), Told(), Told()
+        entry, service = await ran_at(nodes, federation, "b", left)
+        service.begin()
+        service.piece(b"x")
+        await nodes.until(lambda: left.body)
+        home.home.abandon(entry)
+        assert left.how == "broken"
+        await nodes.until(lambda: service.how)
+        assert service.how is Outcome.CANCELLED
+        assert home.relays.ends["cancelled"] == 1
+        _, service = await ran_at(nodes, federation, "b", failed)
+        service.fail("no upstream")
+        await nodes.until(lambda: failed.how)
+        answer = failed.told[0][1]
+        assert (failed.how, answer.outcome) == ("settled", FAILED)
+        assert (answer.problem, answer.path) == ("no upstream", ("a", "b"))
+        _, service = await ran_at(nodes, federation, "b", broken, name="key")
+        service.begin()
+        service.piece(b"x")
+        await nodes.until(lambda: broken.body)
+        await federation.stop("b")
+        await nodes.until(lambda: broken.how)
+        assert (broken.how, broken.told[0][1].outcome) == ("broken", FAILED)
+        await nothing_left(nodes, federation)
 
 
 def go_on(workers, random):
@@ -221,72 +206,44 @@ def go_on(workers, random):
             service.end()
 
 
-@pytest.mark.parametrize("delay_ms", [0.0, 2.0])
-def test_cancels_at_random_instants_leave_nothing_behind(nodes, delay_ms):
+async def test_cancels_at_random_instants_leave_nothing_behind(nodes):
     """A hundred requests over up to two hops; each is left at some step of its way."""
-
-    async def main():
-        ids = ("a", "b", "c")
-        async with chain(nodes, *ids, delay_ms=delay_ms, queue_limit=100) as federation:
-            await fill(nodes, federation)
-            random, open_now, sinks = Random(7), [], []
-            shell = federation["a"].shell
-            for _ in range(100):
-                sinks.append(Told())
-                open_now.append(take(shell, sinks[-1]))
-                for node in federation.nodes.values():
-                    go_on(node.shell.requests.workers, random)
-                for _ in range(random.randrange(4)):
-                    await nodes.turn()
-                if random.random() < 0.7:
-                    entry = open_now.pop(random.randrange(len(open_now)))
-                    shell.requests.home.abandon(entry)
-            for entry in open_now:
+    ids = ("a", "b", "c")
+    async with chain(nodes, *ids, delay_ms=2.0, queue_limit=100) as federation:
+        await fill(nodes, federation)
+        random, open_now, sinks = Random(7), [], []
+        shell = federation["a"].shell
+        for _ in range(100):
+            sinks.append(Told())
+            open_now.append(take(shell, sinks[-1]))
+            for node in federation.nodes.values():
+                go_on(node.shell.requests.workers, random)
+            for _ in range(random.randrange(4)):
+                await nodes.turn()
+            if random.random() < 0.7:
+                entry = open_now.pop(random.randrange(len(open_now)))
                 shell.requests.home.abandon(entry)
-            await nothing_left(nodes, federation)
-            assert all(sink.how for sink in sinks)
-            assert shell.machine.ledger.home["accepted"] == 100
-            assert shell.machine.ledger.home["away"] == 0
-            assert federation["c"].ledger.foreign["received"] >= 5, "what is there to see?"
-
-    nodes.run(main)
-
-
-def test_a_neighbor_that_ends_breaks_off_what_comes_from_there(nodes):
-    async def main():
-        async with chain(nodes, "a", "b") as federation:
-            await fill(nodes, federation, "a")
-            sink = Told()
-            _, service = await ran_at(nodes, federation, "b", sink, name="key")
-            service.begin()
-            service.piece(b"x")
-            await nodes.until(lambda: sink.body)
-            await federation.stop("b")
-            await nodes.until(lambda: sink.how)
-            assert (sink.how, sink.told[0][1].outcome) == ("broken", FAILED)
-            await nothing_left(nodes, federation)
-
-    nodes.run(main)
+        for entry in open_now:
+            shell.requests.home.abandon(entry)
+        await nothing_left(nodes, federation)
+        assert all(sink.how for sink in sinks)
+        assert shell.machine.ledger.home["accepted"] == 100
+        assert shell.machine.ledger.home["away"] == 0
+        assert federation["c"].ledger.foreign["received"] >= 5, "what is there to see?"
 
 
-def test_what_passes_is_refused_where_nothing_passes(nodes):
+async def test_what_passes_is_refused_where_nothing_passes(nodes):
     """And may run elsewhere: it is a refusal between nodes. So is what cannot be read."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            a, b = federation["a"], federation["b"]
-            agreement = a.shell.neighborhood.peers.agreements[a.machine.neighbors.index["b"]]
-            headers = [(HELLO, hello_of(agreement.caller))]
-            request = Request("x", keyed=False, work=passed().encode(), path=("a",))
-            whole = b"".join(encode_pass(request, UNSAID, 5.0, None, pulled=False))
-            statuses = []
-            for body in (whole, whole[:3], whole[:-1], b"\xff" * 9, b""):
-                told = await b.client.request(
-                    "POST", PASS, headers=headers, body=body, timeout_s=5.0
-                )
-                statuses.append(told.status)
-                assert told.status in REFUSAL_STATUSES
-            assert statuses == [422] * 5
-            assert b.ledger.foreign["received"] == 0
-
-    nodes.run(main)
+    async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+        a, b = federation["a"], federation["b"]
+        agreement = a.shell.neighborhood.peers.agreements[a.machine.neighbors.index["b"]]
+        headers = [(HELLO, hello_of(agreement.caller))]
+        request = Request("x", keyed=False, work=passed().encode(), path=("a",))
+        whole = b"".join(encode_pass(request, UNSAID, 5.0, None, pulled=False))
+        statuses = []
+        for body in (whole, whole[:3], whole[:-1], b"\xff" * 9, b""):
+            told = await b.client.request("POST", PASS, headers=headers, body=body, timeout_s=5.0)
+            statuses.append(told.status)
+            assert told.status in REFUSAL_STATUSES
+        assert statuses == [422] * 5
+        assert b.ledger.foreign["received"] == 0

@@ -157,22 +157,19 @@ PASSED_HEAD = PassedHead(200, b"OK", ())
 AT_ONCE_ANSWER = http(encode_whole(PASSED_HEAD, b"some", (), DONE_THERE, FAR))
 
 
-def test_a_request_is_handed_over_with_what_is_left_of_its_deadline():
+async def test_a_request_is_handed_over_with_what_is_left_of_its_deadline():
     """And with the load here, and whether the neighbor has asked for it."""
     load = LoadNow(1, 2, 3, 0.5, True)
 
-    async def main():
-        async with answering(AT_ONCE_ANSWER, AT_ONCE_ANSWER) as home:
-            for ref, told in ((1, {"load": load, "pulled": True}), (2, {})):
-                home.hand_over(ref, Got(), time.monotonic() + 100.0, **told)
-                await until(lambda ref=ref: home.ends[ref])
-            first, second = map(decode_pass, home.asked)
-            assert 90.0 < first.remaining_s <= 100.0
-            assert (first.load, first.pulled) == (load, True)
-            assert (second.load, second.pulled) == (None, False)
-            assert PassedRequest.decode(first.request.work).method == "GET"
-
-    asyncio.run(main())
+    async with answering(AT_ONCE_ANSWER, AT_ONCE_ANSWER) as home:
+        for ref, told in ((1, {"load": load, "pulled": True}), (2, {})):
+            home.hand_over(ref, Got(), time.monotonic() + 100.0, **told)
+            await until(lambda ref=ref: home.ends[ref])
+        first, second = map(decode_pass, home.asked)
+        assert 90.0 < first.remaining_s <= 100.0
+        assert (first.load, first.pulled) == (load, True)
+        assert (second.load, second.pulled) == (None, False)
+        assert PassedRequest.decode(first.request.work).method == "GET"
 
 
 SAYS_DONE = encode_answer(DONE_THERE, STAY)
@@ -208,16 +205,13 @@ def test_only_what_comes_as_such_is_an_answer(answer, expected, says, caplog):
     assert says in caplog.text
 
 
-def test_an_answer_that_nobody_waits_for_any_more_is_not_told_of():
-    async def main():
-        async with answering(HTTP + CHUNKS[0]) as home:
-            home.hand_over(1, Got())
-            await until(lambda: 1 in home.begun)
-            home.link.recall(1)
-            await asyncio.wait_for(home.left.wait(), LIMIT_S)
-            assert (home.ends[1], home.became) == ([], ["recalled"])
-
-    asyncio.run(main())
+async def test_an_answer_that_nobody_waits_for_any_more_is_not_told_of():
+    async with answering(HTTP + CHUNKS[0]) as home:
+        home.hand_over(1, Got())
+        await until(lambda: 1 in home.begun)
+        home.link.recall(1)
+        await asyncio.wait_for(home.left.wait(), LIMIT_S)
+        assert (home.ends[1], home.became) == ([], ["recalled"])
 
 
 # --- over a shared connection -----------------------------------------------------------------
@@ -273,26 +267,22 @@ WHOLE = told(
 
 
 @pytest.mark.parametrize("answer", [PIECES, WHOLE], ids=["pieces", "whole"])
-def test_a_shared_connection_that_is_closed_at_any_byte_loses_the_rest(answer):
+async def test_a_shared_connection_that_is_closed_at_any_byte_loses_the_rest(answer):
     """Each request ends once: answered where all has come, else lost."""
-
-    async def main():
-        cuts = range(len(answer) + 1)
-        async with sharing(*(answer[:cut] for cut in cuts)) as home:
-            for ref in cuts:
-                sink = Got()
-                sink.end = lambda *_: None
-                home.hand_over(ref, sink)
-                await until(lambda ref=ref: home.ends[ref])
-                is_whole = ref == len(answer)
-                expected = ev.ForwardAnswered if is_whole else ev.ForwardLost
-                assert [type(one) for one in home.ends[ref]] == [expected], ref
-                assert b"somemore".startswith(sink.body)
-                if is_whole and answer is PIECES:
-                    assert sink.body == b"somemore"
-                await until(lambda: not home.link.shared.lines)
-
-    asyncio.run(main())
+    cuts = sorted({*range(0, len(answer), 7), *range(len(answer) - 3, len(answer) + 1)})
+    async with sharing(*(answer[:cut] for cut in cuts)) as home:
+        for ref in cuts:
+            sink = Got()
+            sink.end = lambda *_: None
+            home.hand_over(ref, sink)
+            await until(lambda ref=ref: home.ends[ref])
+            is_whole = ref == len(answer)
+            expected = ev.ForwardAnswered if is_whole else ev.ForwardLost
+            assert [type(one) for one in home.ends[ref]] == [expected], ref
+            assert b"somemore".startswith(sink.body)
+            if is_whole and answer is PIECES:
+                assert sink.body == b"somemore"
+            await until(lambda: not home.link.shared.lines)
 
 
 @pytest.mark.parametrize(
@@ -307,11 +297,8 @@ def test_a_shared_connection_that_is_closed_at_any_byte_loses_the_rest(answer):
         ),
     ],
 )
-def test_a_shared_answer_that_is_none_is_lost(spoil):
-    async def main():
-        async with sharing(told(spoil)) as home:
-            home.hand_over(1, Got())
-            await until(lambda: home.ends[1])
-            assert [type(one) for one in home.ends[1]] == [ev.ForwardLost]
-
-    asyncio.run(main())
+async def test_a_shared_answer_that_is_none_is_lost(spoil):
+    async with sharing(told(spoil)) as home:
+        home.hand_over(1, Got())
+        await until(lambda: home.ends[1])
+        assert [type(one) for one in home.ends[1]] == [ev.ForwardLost]

@@ -31,7 +31,7 @@ from spillover.live.overflow.passed_wire import (
 from spillover.live.overflow.wire import UNSAID, MalformedMessage, Stay
 from spillover.model.load import LoadNow
 from spillover.model.passed import PassedHead, PassedRequest, encode_fields
-from spillover.model.request import DONE, Answer, Outcome, Request
+from spillover.model.request import DONE, Answer, Request
 
 PASSED_HEAD = PassedHead(206, b"Partial", ((b"ETag", b'"x"'), (b"etag", b"\xff")))
 SO_FAR = SoFar(("a", "b"), 0.5, 0.25, 0.125)
@@ -136,28 +136,6 @@ def test_what_a_head_does_not_say_took_no_time():
     assert decode_head(message) == (PASSED_HEAD, nothing_yet, Stay(2.0, 0.0, 0.0))
 
 
-def test_a_piece_is_handed_on_in_parts_as_they_come():
-    piece, read = frame(b"abcdef"), Read()
-    read.feed(encode_head(PASSED_HEAD, SO_FAR, STAY))
-    for k in range(len(piece)):
-        read.feed(piece[k : k + 1])
-    assert read.told[1:] == [b"a", b"b", b"c", b"d", b"e", b"f"]
-
-
-@pytest.mark.parametrize("cut", [0, 1, FRAME.size, FRAME.size + 3])
-def test_what_looks_like_a_frame_within_a_piece_is_a_part_of_it(cut):
-    """However it comes: of the body nothing is understood."""
-    within, read = frame(b"abc"), Read()
-    piece = frame(within + within)
-    read.feed(encode_head(PASSED_HEAD, SO_FAR, STAY))
-    read.feed(piece[:cut])
-    read.feed(piece[cut : cut + len(within)])
-    read.feed(piece[cut + len(within) :])
-    assert read.body == within + within
-    read.feed(encode_end(FIELDS, ANSWER, STAY))
-    assert read.told[-1][0] == "end"
-
-
 WHOLE_HEAD = encode_head(PASSED_HEAD, SO_FAR, STAY)
 WHOLE_END = encode_end(FIELDS, ANSWER, STAY)
 
@@ -165,11 +143,6 @@ WHOLE_END = encode_end(FIELDS, ANSWER, STAY)
 @pytest.mark.parametrize(
     "frames",
     [
-        frame(b"x"),
-        WHOLE_END,
-        WHOLE_HEAD * 2,
-        WHOLE_HEAD + WHOLE_END + b"B",
-        WHOLE_HEAD + WHOLE_END + frame(b"x"),
         WHOLE_HEAD + b"X" + bytes(4),
         FRAME.pack(HEAD, MESSAGE_LIMIT_BYTES + 1),
         FRAME.pack(HEAD, 3) + b"abc",
@@ -243,13 +216,6 @@ def test_a_request_that_is_cut_off_is_refused(length):
     assert decode_pass(whole[:told_bytes]).request.work == b""
 
 
-def test_an_answer_of_a_failure_is_whole_too():
-    failed = Answer(Outcome.FAILED, ("a",), None, "500", upstream_status=500)
-    read = Read()
-    read.feed(WHOLE_HEAD + encode_end((), failed, STAY))
-    assert read.told[-1] == ("end", (), failed)
-
-
 def padded(told, size_bytes):
     """A message in JSON that is so long."""
     return told + b" " * (size_bytes - len(told))
@@ -286,16 +252,6 @@ def test_a_message_may_be_as_long_as_was_said_and_no_longer():
         decode_whole(encode_whole(head, b"", (), ANSWER, STAY), Known())
 
 
-def test_the_shortest_message_is_its_length():
-    """Shorter ones are refused before anything of them is read."""
-    read = Read()
-    with pytest.raises(MalformedMessage, match="got 3"):
-        read.feed(FRAME.pack(HEAD, 3))
-    read.feed(FRAME.pack(HEAD, 4))
-    with pytest.raises(MalformedMessage):
-        read.feed(bytes(4))
-
-
 @pytest.mark.parametrize("encoded", [False, True])
 @pytest.mark.parametrize("over", [0, 1])
 def test_a_request_that_is_large_is_handed_on_as_it_lies(encoded, over):
@@ -309,12 +265,3 @@ def test_a_request_that_is_large_is_handed_on_as_it_lies(encoded, over):
     if encoded and over:
         assert parts[1] is work
     assert PassedRequest.decode(decode_pass(b"".join(parts)).request.work) == passed
-
-
-def test_a_head_that_has_come_before_needs_no_reading():
-    """It is found by its bytes; another one is not taken for it."""
-    known, other = Known(), PassedHead(404, b"", ())
-    first = decode_whole(encode_whole(PASSED_HEAD, b"1", (), ANSWER, STAY), known)
-    again = decode_whole(encode_whole(PASSED_HEAD, b"2", (), ANSWER, STAY), known)
-    assert again.head is first.head
-    assert decode_whole(encode_whole(other, b"", (), ANSWER, STAY), known).head == other

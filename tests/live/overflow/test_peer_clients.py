@@ -3,7 +3,6 @@ connects to."""
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 
 import pytest
@@ -25,21 +24,17 @@ CLIENTS_TOPOLOGY = Topology(name="test", clusters=(Cluster(id="a", servers=1),))
 CLIENTS = PeerClients(CLIENTS_TOPOLOGY, None)
 
 
-def test_what_a_question_is_answered_with_is_read_up_to_a_limit():
+async def test_what_a_question_is_answered_with_is_read_up_to_a_limit():
     """Whoever answers may be no good: what is announced as more is not waited for."""
-
-    async def main():
-        async with scripted(answer(200, b"x" * 100), answer(200, b"x" * 101)) as node:
-            client = CLIENTS.of_question(node.url, Caller("a", "b"), 100)
-            try:
-                response = await client.request("GET", "/peer/configuration", timeout_s=20.0)
-                assert response.body == b"x" * 100
-                with pytest.raises(OutcomeUnknown, match="answer exceeds 100 bytes"):
-                    await client.request("GET", "/peer/configuration", timeout_s=20.0)
-            finally:
-                await client.close()
-
-    asyncio.run(main())
+    async with scripted(answer(200, b"x" * 100), answer(200, b"x" * 101)) as node:
+        client = CLIENTS.of_question(node.url, Caller("a", "b"), 100)
+        try:
+            response = await client.request("GET", "/peer/configuration", timeout_s=20.0)
+            assert response.body == b"x" * 100
+            with pytest.raises(OutcomeUnknown, match="answer exceeds 100 bytes"):
+                await client.request("GET", "/peer/configuration", timeout_s=20.0)
+        finally:
+            await client.close()
 
 
 def test_without_certificates_only_what_is_not_encrypted_is_called():
@@ -71,18 +66,15 @@ def test_a_link_has_a_connection_for_each_request_away_for_cancels_and_some_to_s
     assert secure.connections_max(1000) == CONNECTIONS_TLS_MAX
 
 
-def test_a_client_of_a_link_says_who_calls_and_has_no_more_connections_than_that():
+async def test_a_client_of_a_link_says_who_calls_and_has_no_more_connections_than_that():
     caller = Caller("a", "b", "test")
 
-    async def main():
-        async with scripted(answer(200)) as node:
-            client = CLIENTS.of_link(node.url, caller, 7, reads_small=False)
-            try:
-                assert client.connections_max == CLIENTS.connections_max(7)
-                await client.request("GET", "/", timeout_s=20.0)
-                ((_, headers),) = node.seen
-                assert headers[HELLO.decode().lower()] == hello_of(caller).decode()
-            finally:
-                await client.close()
-
-    asyncio.run(main())
+    async with scripted(answer(200)) as node:
+        client = CLIENTS.of_link(node.url, caller, 7, reads_small=False)
+        try:
+            assert client.connections_max == CLIENTS.connections_max(7)
+            await client.request("GET", "/", timeout_s=20.0)
+            ((_, headers),) = node.seen
+            assert headers[HELLO.decode().lower()] == hello_of(caller).decode()
+        finally:
+            await client.close()

@@ -124,287 +124,127 @@ async def linked(delay_s=0.0, given_up_after_s=5.0):
         await neighbor.close()
 
 
-def test_a_forward_waits_for_a_cut_link_to_heal(nodes):
+async def test_a_forward_waits_for_a_cut_link_to_heal(nodes):
     """It leaves late, is answered, and the leg tells how long it took."""
-
-    async def main():
-        async with linked() as ends:
-            ends.emulated_link.set_faults(cut=True)
-            ends.neighbor.release.set()
-            before_s = time.monotonic()
-            ends.forward()
-            decided_s = time.monotonic()
-            await nodes.turn()
-            assert not ends.neighbor.forwards
-            healed_s = time.monotonic()
-            ends.emulated_link.set_faults(cut=False)
-            await nodes.until(lambda: ends.events)
-            (answered,) = ends.events
-            assert isinstance(answered, ev.ForwardAnswered)
-            assert healed_s - decided_s <= answered.leg_s < time.monotonic() - before_s
-            assert ends.outcomes == ["answered"]
-
-    nodes.run(main)
+    async with linked() as ends:
+        ends.emulated_link.set_faults(cut=True)
+        ends.neighbor.release.set()
+        before_s = time.monotonic()
+        ends.forward()
+        decided_s = time.monotonic()
+        await nodes.turn()
+        assert not ends.neighbor.forwards
+        healed_s = time.monotonic()
+        ends.emulated_link.set_faults(cut=False)
+        await nodes.until(lambda: ends.events)
+        (answered,) = ends.events
+        assert isinstance(answered, ev.ForwardAnswered)
+        assert healed_s - decided_s <= answered.leg_s < time.monotonic() - before_s
+        assert ends.outcomes == ["answered"]
 
 
-def test_a_neighbor_that_reads_slowly_made_the_way_there_longer(nodes):
-    """Else nobody would be told of that time: it is neither waiting there nor service."""
-
-    async def main():
-        async with linked() as ends:
-            stay = wire.Stay(held_s=3600.0, reading_s=4.0, answer_delay_s=0.0)
-            ends.neighbor.answers = wire.encode_answer(Answer(Outcome.DONE, ("a", "b")), stay)
-            ends.neighbor.release.set()
-            decided_s = time.monotonic()
-            ends.forward()
-            await nodes.until(lambda: ends.events)
-            assert 4.0 <= ends.events[0].leg_s < 4.0 + time.monotonic() - decided_s
-            assert ends.events[0].return_leg_s == 0.0
-
-    nodes.run(main)
-
-
-def test_the_time_that_a_forward_waits_is_taken_off_its_deadline(nodes):
+async def test_the_time_that_a_forward_waits_is_taken_off_its_deadline(nodes):
     """What the neighbor hears is what is left as it leaves: ten seconds less the delay."""
-
-    async def main():
-        async with linked(delay_s=0.1) as ends:
-            ends.neighbor.release.set()
-            ends.forward()
-            await nodes.until(lambda: ends.events)
-            assert 0 < ends.neighbor.remaining_ms <= 9_901
-
-    nodes.run(main)
-
-
-def test_a_forward_that_a_cut_link_holds_for_too_long_is_lost(nodes):
-    """It never arrives, also once the link is healed; what is sent then does."""
-
-    async def main():
-        async with linked(given_up_after_s=0.05) as ends:
-            ends.emulated_link.set_faults(cut=True)
-            sent_s = time.monotonic()
-            ends.forward()
-            await nodes.until(lambda: ends.events)
-            assert time.monotonic() >= sent_s + 0.05
-            ends.emulated_link.set_faults(cut=False)
-            ends.forward(2)
-            await nodes.until(lambda: ends.neighbor.forwards)
-            assert ends.neighbor.forwards == ["r2"]
-            assert (ends.events, ends.outcomes) == ([ev.ForwardLost(1)], ["lost"])
-
-    nodes.run(main)
+    async with linked(delay_s=0.1) as ends:
+        ends.neighbor.release.set()
+        ends.forward()
+        await nodes.until(lambda: ends.events)
+        assert 0 < ends.neighbor.remaining_ms <= 9_901
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.03])
-def test_a_forward_that_is_lost_never_leaves(nodes, delay_s):
+async def test_a_forward_that_is_lost_never_leaves(nodes, delay_s):
     """It is found lost when it would have left."""
-
-    async def main():
-        async with linked(delay_s) as ends:
-            ends.emulated_link.set_faults(loss=1.0)
-            sent_s = time.monotonic()
-            ends.forward()
-            assert bool(ends.events) == (not delay_s)
-            await nodes.until(lambda: ends.events)
-            assert time.monotonic() >= sent_s + delay_s
-            assert (ends.events, ends.outcomes) == ([ev.ForwardLost(1)], ["lost"])
-            ends.emulated_link.set_faults(loss=0.0)
-            ends.forward(2)
-            await nodes.until(lambda: ends.neighbor.forwards)
-            assert ends.neighbor.forwards == ["r2"]
-
-    nodes.run(main)
+    async with linked(delay_s) as ends:
+        ends.emulated_link.set_faults(loss=1.0)
+        sent_s = time.monotonic()
+        ends.forward()
+        assert bool(ends.events) == (not delay_s)
+        await nodes.until(lambda: ends.events)
+        assert time.monotonic() >= sent_s + delay_s
+        assert (ends.events, ends.outcomes) == ([ev.ForwardLost(1)], ["lost"])
+        ends.emulated_link.set_faults(loss=0.0)
+        ends.forward(2)
+        await nodes.until(lambda: ends.neighbor.forwards)
+        assert ends.neighbor.forwards == ["r2"]
 
 
 @pytest.mark.parametrize("faults", [{"cut": True}, {"delay_s": 0.03}])
 @pytest.mark.parametrize("wanted", [True, False])
-def test_a_forward_that_is_cancelled_before_it_leaves_never_does(nodes, faults, wanted):
+async def test_a_forward_that_is_cancelled_before_it_leaves_never_does(nodes, faults, wanted):
     """If somebody waits for what comes of it, it comes back as refused: it surely did not run."""
-
-    async def main():
-        async with linked() as ends:
-            ends.emulated_link.set_faults(**faults)
-            ends.forward()
-            if wanted:
-                ends.link.ask_cancel(1)
-            else:
-                ends.link.recall(1)
-            assert ends.events == ([ev.ForwardRefused(1)] if wanted else [])
-            assert ends.outcomes == ["recalled"]
+    async with linked() as ends:
+        ends.emulated_link.set_faults(**faults)
+        ends.forward()
+        if wanted:
             ends.link.ask_cancel(1)
+        else:
             ends.link.recall(1)
-            ends.emulated_link.set_faults(cut=False)
-            ends.forward(2)
-            await nodes.until(lambda: ends.neighbor.forwards)
-            assert ends.neighbor.forwards == ["r2"]
-            assert not ends.neighbor.cancels
+        assert ends.events == ([ev.ForwardRefused(1)] if wanted else [])
+        assert ends.outcomes == ["recalled"]
+        ends.link.ask_cancel(1)
+        ends.link.recall(1)
+        ends.emulated_link.set_faults(cut=False)
+        ends.forward(2)
+        await nodes.until(lambda: ends.neighbor.forwards)
+        assert ends.neighbor.forwards == ["r2"]
+        assert not ends.neighbor.cancels
 
-    nodes.run(main)
 
-
-def test_a_cancel_is_asked_for_and_told_by_the_answer(nodes):
+async def test_a_cancel_is_asked_for_and_told_by_the_answer(nodes):
     """One call, however often it is wanted; its own answer ends nothing."""
-
-    async def main():
-        async with linked() as ends:
-            ends.forward()
-            await nodes.until(lambda: ends.neighbor.forwards)
-            ends.link.ask_cancel(1)
-            ends.link.ask_cancel(1)
-            await nodes.until(lambda: ends.neighbor.cancels and not ends.link._cancels_asked)
-            assert ends.neighbor.cancels == [{"id": "r1"}]
-            assert not ends.events
-            ends.neighbor.release.set()
-            await nodes.until(lambda: ends.events)
-            assert ends.events[0].answer.outcome is Outcome.CANCELLED
-            assert ends.outcomes == ["answered"]
-
-    nodes.run(main)
+    async with linked() as ends:
+        ends.forward()
+        await nodes.until(lambda: ends.neighbor.forwards)
+        ends.link.ask_cancel(1)
+        ends.link.ask_cancel(1)
+        await nodes.until(lambda: ends.neighbor.cancels and not ends.link._cancels_asked)
+        assert ends.neighbor.cancels == [{"id": "r1"}]
+        assert not ends.events
+        ends.neighbor.release.set()
+        await nodes.until(lambda: ends.events)
+        assert ends.events[0].answer.outcome is Outcome.CANCELLED
+        assert ends.outcomes == ["answered"]
 
 
-def test_a_cancel_that_finds_nothing_is_tried_again(nodes, monkeypatch):
+async def test_a_cancel_that_finds_nothing_is_tried_again(nodes, monkeypatch):
     """It may have overtaken its forward, or not have got through; once found it is done."""
     monkeypatch.setattr(link, "CANCEL_AGAIN_S", 0.002)
 
-    async def main():
-        async with linked() as ends:
-            ends.neighbor.told = [b'{"found":false}', b"garbage", None, b'{"found":true}']
-            ends.forward()
-            ends.link.ask_cancel(1)
-            await nodes.until(ends.nothing_is_to_come)
-            assert len(ends.neighbor.cancels) == 4
-            assert not ends.events
-
-    nodes.run(main)
+    async with linked() as ends:
+        ends.neighbor.told = [b'{"found":false}', b"garbage", None, b'{"found":true}']
+        ends.forward()
+        ends.link.ask_cancel(1)
+        await nodes.until(ends.nothing_is_to_come)
+        assert len(ends.neighbor.cancels) == 4
+        assert not ends.events
 
 
-def test_a_cancel_that_never_finds_anything_is_given_up(nodes, monkeypatch):
-    """After a bounded number of attempts, those that the link loses included."""
-    monkeypatch.setattr(link, "CANCEL_AGAIN_S", 0.002)
-
-    async def main():
-        async with linked() as ends:
-            ends.neighbor.told = [b'{"found":false}']
-            ends.forward()
-            ends.emulated_link.set_faults(loss=1.0)
-            ends.link.ask_cancel(1)
-            ends.emulated_link.set_faults(loss=0.0)
-            await nodes.until(ends.nothing_is_to_come)
-            assert len(ends.neighbor.cancels) == link.CANCEL_ATTEMPTS_MAX - 1
-            assert not ends.events
-
-    nodes.run(main)
-
-
-def test_nobody_cancels_what_has_been_answered(nodes, monkeypatch):
-    """An answer that comes between two attempts ends them."""
-    monkeypatch.setattr(link, "CANCEL_AGAIN_S", 0.05)
-
-    async def main():
-        async with linked() as ends:
-            ends.neighbor.told = [b'{"found":false}']
-            ends.forward()
-            ends.link.ask_cancel(1)
-            await nodes.until(lambda: ends.neighbor.cancels)
-            ends.neighbor.release.set()
-            await nodes.until(lambda: ends.events)
-            await nodes.until(ends.nothing_is_to_come)
-            assert len(ends.neighbor.cancels) == 1
-            ends.link.ask_cancel(1)
-            assert len(ends.neighbor.cancels) == 1
-
-    nodes.run(main)
-
-
-def test_a_cancel_that_waits_for_nothing_keeps_no_other_waiting(nodes, monkeypatch):
+async def test_a_cancel_that_waits_for_nothing_keeps_no_other_waiting(nodes, monkeypatch):
     """Its forward has ended meanwhile: the next one has its turn at once."""
     monkeypatch.setattr(peer_link, "CANCELS_AT_ONCE_MAX", 1)
 
-    async def main():
-        async with linked() as ends:
-            for ref in (1, 2, 3):
-                ends.forward(ref)
-            await nodes.until(lambda: len(ends.neighbor.forwards) == 3)
-            for ref in (1, 2, 3):
-                ends.link.ask_cancel(ref)
-            ends.link.recall(2)
-            await nodes.until(lambda: len(ends.neighbor.cancels) == 2)
-            assert [cancel["id"] for cancel in ends.neighbor.cancels] == ["r1", "r3"]
-            await nodes.until(lambda: not ends.link._cancels_asked)
-            assert not ends.link._cancels_waiting
-
-    nodes.run(main)
+    async with linked() as ends:
+        for ref in (1, 2, 3):
+            ends.forward(ref)
+        await nodes.until(lambda: len(ends.neighbor.forwards) == 3)
+        for ref in (1, 2, 3):
+            ends.link.ask_cancel(ref)
+        ends.link.recall(2)
+        await nodes.until(lambda: len(ends.neighbor.cancels) == 2)
+        assert [cancel["id"] for cancel in ends.neighbor.cancels] == ["r1", "r3"]
+        await nodes.until(lambda: not ends.link._cancels_asked)
+        assert not ends.link._cancels_waiting
 
 
-def test_questions_do_not_pass_a_cut_link(nodes):
+async def test_questions_do_not_pass_a_cut_link(nodes):
     """They fail at once, as where nobody listens; a link that is only slow does not delay them."""
-
-    async def main():
-        async with linked(delay_s=5.0) as ends:
-            ends.neighbor.release.set()
-            response = await ends.link.ask_federation(b"{}", 5.0)
-            assert response.status == 200
-            ends.emulated_link.set_faults(cut=True)
-            with pytest.raises(NotDelivered, match="cut"):
-                await ends.link.ask_federation(b"{}", 5.0)
-            ends.emulated_link.set_faults(cut=False)
-            assert (await ends.link.ask_federation(b"{}", 5.0)).status == 200
-
-    nodes.run(main)
-
-
-def answer_of(response):
-    return response.status, json.loads(response.body)
-
-
-@pytest.mark.parametrize("keyed", [True, False])
-def test_an_answer_that_is_lost_on_its_way_back(nodes, keyed):
-    """It ran at the neighbor. With a key it runs again at home, without one nobody knows."""
-
-    async def main():
-        topology = nodes.topology_of(
-            "a", "b", delay_ms=5.0, gossip_period_ms=500.0, clusters={"a": {"queue_limit": 0}}
-        )
-        async with nodes.Federation(topology) as federation:
-            a, b = federation["a"], federation["b"]
-            await nodes.until(lambda: all(a.machine.neighbors.accepting))
-            held = a.post({"service_ms": 150})
-            sent = a.post({"service_ms": 1}, **({"id": "one"} if keyed else {}))
-            await nodes.until(lambda: b.ledger.foreign["received"] == 1)
-            b.shell.neighborhood.emulated[0].set_faults(loss=1.0)
-            status, answer = answer_of(await sent)
-            assert b.ledger.foreign["answered"] == 1
-            if keyed:
-                assert (status, answer["path"]) == (200, ["a"])
-            else:
-                assert (status, answer["reason"]) == (502, "outcome_unknown")
-            await held
-
-    nodes.run(main)
-
-
-def test_an_answer_that_a_cut_link_held_back(nodes):
-    """It comes once the link is healed; how long it took is its way back, not in its total."""
-
-    async def main():
-        topology = nodes.topology_of("a", "b", delay_ms=5.0, clusters={"a": {"queue_limit": 0}})
-        async with nodes.Federation(topology) as federation:
-            a, b = federation["a"], federation["b"]
-            await nodes.until(lambda: all(a.machine.neighbors.accepting))
-            held = a.post({"service_ms": 2000})
-            sent = a.post({"service_ms": 1})
-            await nodes.until(lambda: b.ledger.foreign["received"] == 1)
-            b.shell.neighborhood.emulated[0].set_faults(cut=True)
-            await nodes.until(lambda: b.ledger.foreign["answered"] == 1)
-            answered_s = time.monotonic()
-            await nodes.until(lambda: time.monotonic() > answered_s + 1.0)
-            assert not sent.done()
-            b.shell.neighborhood.emulated[0].set_faults(cut=False)
-            status, answer = answer_of(await sent)
-            assert (status, answer["path"]) == (200, ["a", "b"])
-            assert answer["timing_ms"]["return"] >= 980.0
-            assert answer["timing_ms"]["network"] < 500.0
-            held.cancel()
-
-    nodes.run(main)
+    async with linked(delay_s=5.0) as ends:
+        ends.neighbor.release.set()
+        response = await ends.link.ask_federation(b"{}", 5.0)
+        assert response.status == 200
+        ends.emulated_link.set_faults(cut=True)
+        with pytest.raises(NotDelivered, match="cut"):
+            await ends.link.ask_federation(b"{}", 5.0)
+        ends.emulated_link.set_faults(cut=False)
+        assert (await ends.link.ask_federation(b"{}", 5.0)).status == 200

@@ -116,7 +116,7 @@ def said(caplog, monkeypatch):
     return lines
 
 
-def test_each_line_of_a_stream_is_heard_and_a_bad_one_costs_no_other(said):
+async def test_each_line_of_a_stream_is_heard_and_a_bad_one_costs_no_other(said):
     """One that repeats the last one is a sign of life, and is not read again."""
     lines = (
         encode_report(REPORT, "5 c 1"),
@@ -128,53 +128,44 @@ def test_each_line_of_a_stream_is_heard_and_a_bad_one_costs_no_other(said):
         HEARTBEAT,
     )
 
-    async def main():
-        async with linked(stream(*lines, ends=False)) as end:
-            await until(lambda: len(end.events) >= 5)
-            report, again, asked, none, sign = end.events[-5:]
-            assert (type(report), report.neighbor) == (ev.ReportReceived, 0)
-            assert report.report.configuration == "5 c 1"
-            assert asked == ev.WorkAsked(0, LOAD, "g")
-            assert none == ev.NoWorkThere(0, LOAD, "h")
-            assert sign == again == ev.ReportReceived(0, None)
-            assert end.higher == [("b", Stamp(5, "c", 1))]
-        complaints = [told for told in said() if told[1] == "neighbor is not understood"]
-        assert [level for level, *_ in complaints] == ["WARNING"]
-        assert complaints[0][2]["message"] == "report"
-
-    asyncio.run(main())
+    async with linked(stream(*lines, ends=False)) as end:
+        await until(lambda: len(end.events) >= 5)
+        report, again, asked, none, sign = end.events[-5:]
+        assert (type(report), report.neighbor) == (ev.ReportReceived, 0)
+        assert report.report.configuration == "5 c 1"
+        assert asked == ev.WorkAsked(0, LOAD, "g")
+        assert none == ev.NoWorkThere(0, LOAD, "h")
+        assert sign == again == ev.ReportReceived(0, None)
+        assert end.higher == [("b", Stamp(5, "c", 1))]
+    complaints = [told for told in said() if told[1] == "neighbor is not understood"]
+    assert [level for level, *_ in complaints] == ["WARNING"]
+    assert complaints[0][2]["message"] == "report"
 
 
-def test_the_end_of_a_stream_is_the_end_of_a_neighbor_until_there_is_another(said):
+async def test_the_end_of_a_stream_is_the_end_of_a_neighbor_until_there_is_another(said):
     """Each stream may complain anew, and that there is none is told each time."""
     bad = stream(encode_report(REPORT), b"nonsense\n")
 
-    async def main():
-        async with linked(bad, bad, stream(encode_report(REPORT), ends=False)) as end:
-            await until(lambda: len(end.of(ev.ReportReceived)) == 3)
-            assert [event.neighbor for event in end.of(ev.LinkDown)] == [0, 0]
-        told = [(words, fields["reason"][:11]) for _, words, fields in said()]
-        assert told == [
-            *(("neighbor is not understood", "JSON is mal"), ("no reports", "the stream ")),
-        ] * 2  # fmt: skip
-
-    asyncio.run(main())
+    async with linked(bad, bad, stream(encode_report(REPORT), ends=False)) as end:
+        await until(lambda: len(end.of(ev.ReportReceived)) == 3)
+        assert [event.neighbor for event in end.of(ev.LinkDown)] == [0, 0]
+    told = [(words, fields["reason"][:11]) for _, words, fields in said()]
+    assert told == [
+        *(("neighbor is not understood", "JSON is mal"), ("no reports", "the stream ")),
+    ] * 2  # fmt: skip
 
 
-def test_who_turns_one_away_is_asked_nothing_until_it_is_gone(said):
+async def test_who_turns_one_away_is_asked_nothing_until_it_is_gone(said):
     """A stranger has the neighbor's address; then nobody has it."""
     stranger = answer(403, spillover_cluster="x", spillover_configuration="9 x 1")
 
-    async def main():
-        async with linked(stranger, RESET) as end:
-            await until(lambda: end.agreement.is_turned_away)
-            assert end.agreement.disagreement == "at its address is cluster 'x'"
-            assert end.higher == [("x", Stamp(9, "x", 1))]
-            with pytest.raises(NotDelivered, match="cluster b is not at its address"):
-                await end.link.ask_federation(b"", 5.0)
-            await until(lambda: not end.agreement.is_turned_away)
-
-    asyncio.run(main())
+    async with linked(stranger, RESET) as end:
+        await until(lambda: end.agreement.is_turned_away)
+        assert end.agreement.disagreement == "at its address is cluster 'x'"
+        assert end.higher == [("x", Stamp(9, "x", 1))]
+        with pytest.raises(NotDelivered, match="cluster b is not at its address"):
+            await end.link.ask_federation(b"", 5.0)
+        await until(lambda: not end.agreement.is_turned_away)
 
 
 @pytest.mark.parametrize(
@@ -186,133 +177,132 @@ def test_who_turns_one_away_is_asked_nothing_until_it_is_gone(said):
         ({"spillover_load": "nonsense", "spillover_upstream_status": "x"}, None, None),
     ],
 )
-def test_a_refusal_tells_the_load_there_and_who_refused(headers, load, status):
-    async def main():
-        async with linked(answer(429, **headers), listens=False) as end:
-            end.forward(3)
-            await until(lambda: end.events)
-            assert end.events == [ev.ForwardRefused(3, load, status)]
-            assert end.became == ["refused"]
-
-    asyncio.run(main())
+async def test_a_refusal_tells_the_load_there_and_who_refused(headers, load, status):
+    async with linked(answer(429, **headers), listens=False) as end:
+        end.forward(3)
+        await until(lambda: end.events)
+        assert end.events == [ev.ForwardRefused(3, load, status)]
+        assert end.became == ["refused"]
 
 
-def test_that_nobody_is_there_yet_is_no_error(said):
-    """A connection is opened ahead of need, where somebody is."""
+async def test_only_what_a_node_refuses_may_run_elsewhere_and_all_else_is_lost():
+    """408 of a forward that was not read in time is a refusal; what a gateway says is none."""
+    statuses = (400, 403, 404, 405, 408, 413, 422, 429, 503)
+    bodies = (
+        b'{"outcome":"done"}',
+        b'{"outcome":"later","path":["b"],"held_ms":1}',
+        b'{"outcome":"done","path":[],"held_ms":1}',
+        b"\xff\xfe",
+    )
+    said = [(answer(status), ev.ForwardRefused) for status in statuses]
+    said += [(answer(status), ev.ForwardLost) for status in (500, 502, 504)]
+    said += [(RESET, ev.ForwardLost), *((answer(200, body), ev.ForwardLost) for body in bodies)]
 
-    async def main():
-        nobody = End("http://127.0.0.1:1")
-        nobody.link.warm()
-        await until(lambda: nobody.link.shared._opening is None)
-        nobody.forward(1)
-        await until(lambda: nobody.events)
-        assert nobody.events == [ev.ForwardRefused(1)]
-        await nobody.link.close()
-        assert said() == []
-
-    asyncio.run(main())
-
-
-def test_a_question_about_the_federation_is_asked_as_it_is():
-    async def main():
-        async with linked(answer(200, b"[2]"), listens=False, delay_s=60.0) as end:
-            response = await end.link.ask_federation(b"[1]", 20.0)
-            assert (response.status, response.body) == (200, b"[2]")
-            ((asked, _),) = end.neighbor.seen
-            assert (asked, end.neighbor.bodies) == (f"POST {SPOKEN[0].federation}", [b"[1]"])
-
-    asyncio.run(main())
-
-
-def test_what_is_recalled_once_it_has_left_closes_its_connection():
-    """The neighbor sees that nobody waits any more."""
-
-    async def main():
-        async with linked(b"", listens=False) as end:
+    for one, expected in said:
+        async with linked(one, listens=False) as end:
             end.forward(1)
-            await until(lambda: end.neighbor.seen)
-            assert end.link._client.busy == 1
-            end.link.recall(1)
-            assert (end.link._client.busy, end.events, end.became) == (0, [], ["recalled"])
-            await until(lambda: not end.neighbor._connections)
-
-    asyncio.run(main())
+            await until(lambda end=end: end.events)
+            assert [type(event) for event in end.events] == [expected], one
 
 
-def test_a_neighbor_that_is_none_any_more_gives_back_what_is_away_there():
-    async def main():
-        async with linked(answer(200), listens=False, delay_s=60.0) as end:
-            for ref in (1, 2):
-                end.forward(ref)
-            end.link.disconnect()
-            assert sorted(event.ref for event in end.events) == [1, 2]
-            assert end.link._ways == {}
+async def test_that_nobody_is_there_yet_is_no_error(said):
+    """A connection is opened ahead of need, where somebody is."""
+    nobody = End("http://127.0.0.1:1")
+    nobody.link.warm()
+    await until(lambda: nobody.link.shared._opening is None)
+    nobody.forward(1)
+    await until(lambda: nobody.events)
+    assert nobody.events == [ev.ForwardRefused(1)]
+    await nobody.link.close()
+    assert said() == []
 
-    asyncio.run(main())
+
+async def test_a_question_about_the_federation_is_asked_as_it_is():
+    async with linked(answer(200, b"[2]"), listens=False, delay_s=60.0) as end:
+        response = await end.link.ask_federation(b"[1]", 20.0)
+        assert (response.status, response.body) == (200, b"[2]")
+        ((asked, _),) = end.neighbor.seen
+        assert (asked, end.neighbor.bodies) == (f"POST {SPOKEN[0].federation}", [b"[1]"])
 
 
-def test_a_node_that_is_silent_or_refuses_has_the_next_one_of_its_cluster_called():
+async def test_what_is_recalled_once_it_has_left_closes_its_connection():
+    """The neighbor sees that nobody waits any more."""
+    async with linked(b"", listens=False) as end:
+        end.forward(1)
+        await until(lambda: end.neighbor.seen)
+        assert end.link._client.busy == 1
+        end.link.recall(1)
+        assert (end.link._client.busy, end.events, end.became) == (0, [], ["recalled"])
+        await until(lambda: not end.neighbor._connections)
+
+
+async def test_a_neighbor_that_is_none_any_more_gives_back_what_is_away_there():
+    async with linked(answer(200), listens=False, delay_s=60.0) as end:
+        for ref in (1, 2):
+            end.forward(ref)
+        end.link.disconnect()
+        assert sorted(event.ref for event in end.events) == [1, 2]
+        assert end.link._ways == {}
+
+
+async def test_a_node_that_is_silent_or_refuses_has_the_next_one_of_its_cluster_called():
     """What is away stays where it is, and is cancelled there as that node understands it, until
     nothing comes from that one."""
     speaks, old = stream(encode_report(REPORT), ends=False), SPOKEN[1]
     found, reports = answer(200, {"found": True}), f"GET {old.reports}"
 
-    async def main():
-        async with scripted(speaks) as other:
-            first = answer(400), speaks, b"", answer(400), speaks, answer(503), found
-            async with linked(*first, more_urls=[other.url]) as end:
-                node = end.neighbor
-                await until(lambda: end.of(ev.ReportReceived))
-                end.forward(1)
-                await until(lambda: node.bodies[-1])
-                node.hang_up(reports)  # the same one is called again, and speaks
-                await until(lambda: len(end.of(ev.ReportReceived)) == 2)
-                assert (end.link.url, other.seen, end.became) == (node.url, [], [])
-                node.hang_up(reports)
-                await until(lambda: len(end.of(ev.ReportReceived)) == 3)
-                assert (end.link.url, end.link._calls) == (other.url, SPOKEN[0])
-                end.link.ask_cancel(1)
-                await until(lambda: node.seen[-1][0] == f"POST {old.cancel}")
-                node.answers(speaks)
-                other.answers(RESET)
-                other.hang_up("GET")
-                await until(lambda: len(end.of(ev.ReportReceived)) == 4)
-                assert (end.link.url, end.became) == (node.url, [])
-                node.answers(RESET)
-                node.hang_up("GET")
-                await until(lambda: end.became)
-                assert end.became == ["lost"]
-
-    asyncio.run(main())
+    async with scripted(speaks) as other:
+        first = answer(400), speaks, b"", answer(400), speaks, answer(503), found
+        async with linked(*first, more_urls=[other.url]) as end:
+            node = end.neighbor
+            await until(lambda: end.of(ev.ReportReceived))
+            end.forward(1)
+            await until(lambda: node.bodies[-1])
+            node.hang_up(reports)  # the same one is called again, and speaks
+            await until(lambda: len(end.of(ev.ReportReceived)) == 2)
+            assert (end.link.url, other.seen, end.became) == (node.url, [], [])
+            node.hang_up(reports)
+            await until(lambda: len(end.of(ev.ReportReceived)) == 3)
+            assert (end.link.url, end.link._calls) == (other.url, SPOKEN[0])
+            end.link.ask_cancel(1)
+            await until(lambda: node.seen[-1][0] == f"POST {old.cancel}")
+            node.answers(speaks)
+            other.answers(RESET)
+            other.hang_up("GET")
+            await until(lambda: len(end.of(ev.ReportReceived)) == 4)
+            assert (end.link.url, end.became) == (node.url, [])
+            node.answers(RESET)
+            node.hang_up("GET")
+            await until(lambda: end.became)
+            assert end.became == ["lost"]
 
 
-def test_addresses_that_a_neighbor_has_no_more_are_let_go_of_once_nothing_is_under_way(monkeypatch):
+async def test_addresses_that_a_neighbor_has_no_more_are_let_go_of_once_nothing_is_under_way(
+    monkeypatch,
+):
     monkeypatch.setattr(peer_link, "LOOK_AGAIN_S", 0.001)
 
-    async def main():
-        async with (
-            scripted(b"") as other,
-            linked(listens=False, more_urls=[other.url]) as end,
-        ):
-            link, first = end.link, end.neighbor.url
-            clients = link._clients_of
-            before, gone = len(end.timers), clients[other.url]
-            asked = gone.request("GET", "/", timeout_s=None)
-            await until(lambda: other.seen)
-            for port in range(1, 6):  # nodes come and go
-                link.use_urls([first, f"http://127.0.0.1:{port}"])
-            last = link._urls[-1]
-            await until(lambda: clients.keys() == {first, last, other.url})
-            assert not asked.done()
-            other.answers(answer(200))
-            asked.cancel()
-            await until(lambda: clients.keys() == link._shared_of.keys() == {first, last})
-            await until(lambda: not link._closing and len(end.timers) == before)
-            link.use_urls([last])
-            assert link.url == first, "it is called until it is silent"
-            link._call_next(None)
-            await until(lambda: clients.keys() == {last})
-            assert link._client is clients[last]
-            assert link.shared is link._shared_of[last]
-
-    asyncio.run(main())
+    async with (
+        scripted(b"") as other,
+        linked(listens=False, more_urls=[other.url]) as end,
+    ):
+        link, first = end.link, end.neighbor.url
+        clients = link._clients_of
+        before, gone = len(end.timers), clients[other.url]
+        asked = gone.request("GET", "/", timeout_s=None)
+        await until(lambda: other.seen)
+        for port in range(1, 6):  # nodes come and go
+            link.use_urls([first, f"http://127.0.0.1:{port}"])
+        last = link._urls[-1]
+        await until(lambda: clients.keys() == {first, last, other.url})
+        assert not asked.done()
+        other.answers(answer(200))
+        asked.cancel()
+        await until(lambda: clients.keys() == link._shared_of.keys() == {first, last})
+        await until(lambda: not link._closing and len(end.timers) == before)
+        link.use_urls([last])
+        assert link.url == first, "it is called until it is silent"
+        link._call_next(None)
+        await until(lambda: clients.keys() == {last})
+        assert link._client is clients[last]
+        assert link.shared is link._shared_of[last]

@@ -130,72 +130,62 @@ def forward(link, ref):
 
 
 @pytest.mark.parametrize("speaks", [VERSIONS, VERSIONS[1:], (VERSION + 1, VERSION)])
-def test_the_newest_version_that_both_speak(nodes, speaks):
+async def test_the_newest_version_that_both_speak(nodes, speaks):
     """Everything is said in it. The connection tells who says so, by a header that is the same each
     time."""
     version = min(VERSION, max(speaks))
 
-    async def main():
-        async with linked(speaks) as (neighbor, link, events):
-            await nodes.until(lambda: events)
-            forward(link, 1)
-            await nodes.until(lambda: len(events) == 2)
-            assert isinstance(events[1], ev.ForwardAnswered)
-            await link.ask_federation(b"{}", 5.0)
-            neighbor.holds = True
-            forward(link, 2)
-            await nodes.until(lambda: len(neighbor.of("forward")) == 2)
-            link.ask_cancel(2)
-            await nodes.until(lambda: neighbor.of("cancel"))
-            (hello,) = {hello for _, _, hello, _ in neighbor.said}
-            assert read_hello(hello.encode()) == (CALLER, VERSIONS)
-            assert neighbor.said == [
-                ("reports", version, hello, {}),
-                ("forward", version, hello, {}),
-                ("federation", version, hello, {}),
-                ("forward", version, hello, {}),
-                ("cancel", version, hello, {}),
-            ]
-
-    nodes.run(main)
+    async with linked(speaks) as (neighbor, link, events):
+        await nodes.until(lambda: events)
+        forward(link, 1)
+        await nodes.until(lambda: len(events) == 2)
+        assert isinstance(events[1], ev.ForwardAnswered)
+        await link.ask_federation(b"{}", 5.0)
+        neighbor.holds = True
+        forward(link, 2)
+        await nodes.until(lambda: len(neighbor.of("forward")) == 2)
+        link.ask_cancel(2)
+        await nodes.until(lambda: neighbor.of("cancel"))
+        (hello,) = {hello for _, _, hello, _ in neighbor.said}
+        assert read_hello(hello.encode()) == (CALLER, VERSIONS)
+        assert neighbor.said == [
+            ("reports", version, hello, {}),
+            ("forward", version, hello, {}),
+            ("federation", version, hello, {}),
+            ("forward", version, hello, {}),
+            ("cancel", version, hello, {}),
+        ]
 
 
-def test_each_life_of_a_neighbor_has_its_own_version(nodes):
+async def test_each_life_of_a_neighbor_has_its_own_version(nodes):
     """Upgraded, and back again: the link follows as soon as the neighbor reports. What leaves
     before that in a version that is not understood surely was not accepted."""
-
-    async def main():
-        async with linked(VERSIONS[1:]) as (neighbor, link, events):
-            await nodes.until(lambda: events)
-            for ref, speaks in enumerate((VERSIONS, VERSIONS[1:], VERSIONS), 1):
-                neighbor.begin_anew(speaks)
-                await nodes.until(lambda n=ref + 1: len(neighbor.of("reports")) == n)
-                await nodes.until(lambda: isinstance(events[-1], ev.ReportReceived))
-                forward(link, ref)
-                await nodes.until(lambda: isinstance(events[-1], ev.ForwardAnswered))
-                assert neighbor.of("forward")[-1][0] == max(speaks)
-            neighbor.speaks = VERSIONS[1:]  # the stream goes on: nobody has said so yet
-            forward(link, 4)
-            await nodes.until(lambda: isinstance(events[-1], ev.ForwardRefused))
-
-    nodes.run(main)
+    async with linked(VERSIONS[1:]) as (neighbor, link, events):
+        await nodes.until(lambda: events)
+        for ref, speaks in enumerate((VERSIONS, VERSIONS[1:], VERSIONS), 1):
+            neighbor.begin_anew(speaks)
+            await nodes.until(lambda n=ref + 1: len(neighbor.of("reports")) == n)
+            await nodes.until(lambda: isinstance(events[-1], ev.ReportReceived))
+            forward(link, ref)
+            await nodes.until(lambda: isinstance(events[-1], ev.ForwardAnswered))
+            assert neighbor.of("forward")[-1][0] == max(speaks)
+        neighbor.speaks = VERSIONS[1:]  # the stream goes on: nobody has said so yet
+        forward(link, 4)
+        await nodes.until(lambda: isinstance(events[-1], ev.ForwardRefused))
 
 
-def test_what_waits_for_a_connection_says_how_much_time_it_has_left_when_it_leaves(
+async def test_what_waits_for_a_connection_says_how_much_time_it_has_left_when_it_leaves(
     nodes, monkeypatch
 ):
     """Not when it began to wait."""
     clock = SimpleNamespace(ahead_s=0.0)
     clock.monotonic = lambda: time.monotonic() + clock.ahead_s
 
-    async def main():
-        async with linked(VERSIONS) as (neighbor, link, _):
-            monkeypatch.setattr(peer_link, "time", clock)
-            neighbor.shares.clear()
-            forward(link, 1)
-            clock.ahead_s = 3.0
-            neighbor.shares.set()
-            await nodes.until(lambda: neighbor.remaining_ms)
-            assert 0.0 < neighbor.remaining_ms[0] <= 7_000.0
-
-    nodes.run(main)
+    async with linked(VERSIONS) as (neighbor, link, _):
+        monkeypatch.setattr(peer_link, "time", clock)
+        neighbor.shares.clear()
+        forward(link, 1)
+        clock.ahead_s = 3.0
+        neighbor.shares.set()
+        await nodes.until(lambda: neighbor.remaining_ms)
+        assert 0.0 < neighbor.remaining_ms[0] <= 7_000.0

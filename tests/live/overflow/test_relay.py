@@ -167,17 +167,6 @@ def test_what_does_not_come_whole_is_never_done():
     node.check_empty()
 
 
-def test_a_whole_answer_of_a_failure_is_got_whole():
-    """A status of 500 is an answer too; the ledger says failed."""
-    node, sink = Node(), Told()
-    entry = node.take(sink)
-    _, relay = node.begin(entry.ref, PassedHead(500, b"", ()))
-    relay.end()
-    node.feed(ev.ServiceEnded(entry.ref, FAILED, 1.0, upstream_status=500))
-    assert sink.told[-1] == ("end", (), FAILED)
-    assert (node.relays.ends["whole"], node.machine.truncated) == (1, 0)
-
-
 def test_an_answer_that_begins_and_ends_while_the_machine_is_busy_passes_in_order():
     """Then the machine has not said yet that it begins."""
     node, sink = Node(), Told()
@@ -209,17 +198,6 @@ def test_what_is_there_at_once_is_got_as_what_comes_in_pieces(body):
     pieces = [body] if body else []
     assert sink.told == [("begin", HEAD, ("a",)), *pieces, ("end", ((b"A", b"b"),), DONE)]
     assert node.relays.ends == {"whole": 1, "truncated": 0, "cancelled": 0}
-    node.check_empty()
-
-
-def test_what_is_there_at_once_for_nobody_comes_to_nothing():
-    node, sink = Node(), Told()
-    entry = node.take(sink)
-    node.feed(ev.Cancelled(entry.ref))
-    (settled,) = sink.told
-    node.relays.whole(ev.ResponseBegan(entry.ref, 0.5), HEAD, b"late", ())
-    node.feed(ev.ServiceEnded(entry.ref, DONE, 0.5))
-    assert sink.told == [settled]
     node.check_empty()
 
 
@@ -264,20 +242,6 @@ def test_the_deadline_bounds_the_head_and_not_the_rest():
     node.feed(ev.ServiceEnded(1, DONE, 3.0))
     assert sink.told[-1] == ("end", (), DONE)
     node.check_empty()
-
-
-def test_a_name_is_known_while_its_request_is_under_way_and_nothing_is_kept():
-    node, sink = Node(), Told()
-    entry = node.take(sink, keyed=True)
-    assert node.home.find("x") is entry
-    assert entry.answer is None
-    _, relay = node.begin(1)
-    relay.end()
-    node.feed(ev.ServiceEnded(1, DONE, 1.0))
-    assert node.home.find("x").answer.result is None
-    node.take(sink, keyed=True)
-    assert node.home.find("x").answer is None
-    node.names.check()
 
 
 @pytest.fixture

@@ -72,13 +72,3 @@ def test_an_answer_that_has_come_whole_is_not_broken_off(passing):
     while passing.now_s < 1000.0:
         passing.ring()
     assert (passing.fed, passing.calls) == ([], ["begin"])
-
-
-def test_who_goes_on_after_the_end_resumes_nothing(passing):
-    relay = passing.begin(1)
-    relay.pause()
-    relay.end()
-    passing.waiters.tell(1, Answer(DONE, ("a",)))
-    relay.resume()
-    relay.pause()
-    assert passing.calls == ["begin", "pause", "end"]

@@ -17,7 +17,6 @@ from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.site import SiteProcess
 from spillover.live.overflow.wire import UNSAID, Forwarded
 from spillover.model.errors import NotDelivered
-from spillover.model.load import LoadReport
 from spillover.model.request import DONE, Answer, Refusal, Request
 from spillover.model.topology import Link
 from support.federation import topology_of
@@ -26,7 +25,6 @@ from support.loop import turn, until
 URLS = {"a": "http://127.0.0.1:1", "b": "http://127.0.0.1:2", "c": "http://127.0.0.1:3"}
 PROCESSES = ("http://127.0.0.1:4", "http://127.0.0.1:5")
 LONG = {"service_ms": 60_000.0}
-REPORT = LoadReport(1, 1, 1.0, 1.0, 0, 1, accepting=True, hears=("a",))
 
 
 class Here:
@@ -37,6 +35,12 @@ class Here:
         self.shell = NodeShell(topology, "a", seed=1)
         self.handles = self.shell.machine.neighbors.index
         self.feed = self.shell.feed
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        await self.shell.close()
 
     def say(self, command):
         """Have it obey this, as if its machine had said it."""
@@ -64,25 +68,9 @@ class Here:
         return self.shell.metrics.handed_to(self.handles[cluster])
 
 
-@pytest.fixture
-def here():
-    def run_with(check, **fields):
-        async def main():
-            at = Here(**fields)
-            try:
-                await check(at)
-            finally:
-                await at.shell.close()
-
-        asyncio.run(main())
-
-    return run_with
-
-
-def test_the_end_of_a_node_closes_all_it_has_and_tells_all_who_wait(here):
+async def test_the_end_of_a_node_closes_all_it_has_and_tells_all_who_wait():
     """Those who hold connections open come first."""
-
-    async def check(at):
+    async with Here() as at:
         shell, order, told = at.shell, [], []
         stream = shell.neighborhood.streams.open(at.handles["b"], lambda _: None)
         for name in ("first", "second"):
@@ -106,50 +94,10 @@ def test_the_end_of_a_node_closes_all_it_has_and_tells_all_who_wait(here):
         await turn(0.01)
         assert rang == [], "timers ring no more"
 
-    here(check)
 
-
-def test_each_start_of_a_node_is_another_epoch_and_a_later_one(here):
-    async def check(at):
-        assert at.shell.machine.settings.epoch == at.shell.epoch
-        assert at.shell.epoch == pytest.approx(time.time() * 1e3, abs=60_000)
-
-    here(check)
-
-
-def test_what_would_be_lost_is_what_is_under_way_and_what_nobody_has_fetched(here):
-    async def check(at):
-        entry = at.take(asynchronous=True)
-        at.take_over()
-        assert at.shell.requests.left == (2, 0)
-        at.feed(ev.ServiceEnded(entry.ref, DONE, 0.1, b"1"))
-        assert at.shell.requests.left == (1, 1)
-
-    here(check)
-
-
-@pytest.mark.parametrize(
-    ("given", "faults"),
-    [
-        ({"delay_s": 2.0}, (2.0, 0.0, False)),
-        ({"loss": 0.5}, (0.0, 0.5, False)),
-        ({"cut": True}, (0.0, 0.0, True)),
-        ({"delay_s": 2.0, "loss": 0.5, "cut": True}, (2.0, 0.5, True)),
-    ],
-)
-def test_each_fault_of_a_link_is_set_by_itself_and_on_that_link(here, given, faults):
-    async def check(at):
-        at.shell.neighborhood.emulated[at.handles["b"]].set_faults(**given)
-        assert at.shell.neighborhood.emulated[at.handles["b"]].faults == faults
-        assert at.shell.neighborhood.emulated[at.handles["c"]].faults == (0.0, 0.0, False)
-
-    here(check)
-
-
-def test_a_changed_topology_is_gone_by_everywhere(here):
+async def test_a_changed_topology_is_gone_by_everywhere():
     """Names, terms, limits of what passes; and whoever goes by it besides is told."""
-
-    async def check(at):
+    async with Here() as at:
         shell, changes = at.shell, []
         shell.on_change.append(lambda: changes.append(shell.topology.max_hops))
         clusters = tuple(
@@ -166,36 +114,10 @@ def test_a_changed_topology_is_gone_by_everywhere(here):
         assert (shell.room.kept._ttl_s, shell.room.kept._limit) == (5.0, 7)
         assert shell.neighborhood.peers.agreements[0]._terms.max_hops == 2
 
-    here(check)
 
-
-def test_what_nobody_waits_for_any_more_is_recalled(here):
-    async def check(at):
-        request = Request("r1", True, msgspec.Raw(b"1"), ("a",))
-        at.say(ev.Forward(1, at.handles["b"], request, time.monotonic() + 600.0))
-        at.say(ev.Recall(1, at.handles["b"]))
-        assert at.shell.metrics.came_back("b")["recalled"] == 1
-        assert at.shell.neighborhood.links[at.handles["b"]]._ways == {}
-
-    here(check)
-
-
-def test_reports_that_say_the_same_are_said_a_few_times(here):
-    """At the period of the topology they would be said again and again."""
-
-    async def check(at):
-        heard = at.listen("b")
-        for _ in range(50):
-            at.say(ev.Publish(REPORT))
-        assert 1 <= len(heard) < 25
-
-    here(check)
-
-
-def test_an_answer_is_given_after_what_its_delivery_takes(here):
+async def test_an_answer_is_given_after_what_its_delivery_takes():
     """Once, and counted then."""
-
-    async def check(at):
+    async with Here() as at:
         entry, told = at.take(), []
         at.shell.requests.waiters.wait(entry.ref, told.append)
         answer = Answer(DONE, ("a",), b"1")
@@ -205,13 +127,10 @@ def test_an_answer_is_given_after_what_its_delivery_takes(here):
         assert (told, at.shell.metrics.ended("done")) == ([answer], 1)
         assert entry.answer is answer
 
-    here(check)
 
-
-def test_neighbors_join_and_leave_all_parts_of_a_node(here):
+async def test_neighbors_join_and_leave_all_parts_of_a_node():
     """By the link that the topology has with them."""
-
-    async def check(at):
+    async with Here() as at:
         shell, neighborhood = at.shell, at.shell.neighborhood
         d = replace(shell.topology.clusters[0], id="d", url="http://127.0.0.1:4")
         clusters = *shell.topology.clusters, d
@@ -231,85 +150,69 @@ def test_neighbors_join_and_leave_all_parts_of_a_node(here):
         with pytest.raises(KeyError):
             shell.metrics.came_back("d")
 
-    here(check)
 
-
-def test_a_failure_ends_the_node_with_the_first_reason():
-    async def main():
-        at = Here()
-        try:
-            running = asyncio.ensure_future(at.shell.run())
-            at.shell.fail(OSError("first"))
-            at.shell.fail(OSError("second"))
-            with pytest.raises(ExceptionGroup) as raised:
-                await asyncio.wait_for(running, 10.0)
-            assert [str(one) for one in raised.value.exceptions] == ["first"]
-        finally:
-            await at.shell.close()
-
-    asyncio.run(main())
+async def test_a_failure_ends_the_node_with_the_first_reason():
+    at = Here()
+    try:
+        running = asyncio.ensure_future(at.shell.run())
+        at.shell.fail(OSError("first"))
+        at.shell.fail(OSError("second"))
+        with pytest.raises(ExceptionGroup) as raised:
+            await asyncio.wait_for(running, 10.0)
+        assert [str(one) for one in raised.value.exceptions] == ["first"]
+    finally:
+        await at.shell.close()
 
 
 @pytest.mark.slow
-def test_a_loop_that_is_held_up_tells_the_machine_for_how_long():
+async def test_a_loop_that_is_held_up_tells_the_machine_for_how_long():
     """It must not take neighbors for silent that it has not heard for that reason."""
+    heard = []
+    topology = topology_of("b", "a", "c").with_urls(URLS)
+    shell = NodeShell(topology, "a", journal=lambda event, _: heard.append(event))
+    running = asyncio.ensure_future(shell.run())
+    try:
+        await until(lambda: sum(isinstance(one, ev.TimerFired) for one in heard) >= 2)
+        held_up_s = 1.5 * LATE_S_MIN
+        began_s = time.monotonic()
+        while time.monotonic() < began_s + held_up_s:
+            pass  # the loop is late
+        late = await until(lambda: [one for one in heard if isinstance(one, ev.HeldUp)])
+        assert max(one.late_s for one in late) >= LATE_S_MIN
+    finally:
+        running.cancel()
+        await shell.close()
 
-    async def main():
-        heard = []
+
+async def test_choices_can_be_repeated_and_no_purpose_shifts_another():
+    def drawn(seed, cluster="a"):
         topology = topology_of("b", "a", "c").with_urls(URLS)
-        shell = NodeShell(topology, "a", journal=lambda event, _: heard.append(event))
-        running = asyncio.ensure_future(shell.run())
-        try:
-            await until(lambda: sum(isinstance(one, ev.TimerFired) for one in heard) >= 2)
-            held_up_s = 1.5 * LATE_S_MIN
-            began_s = time.monotonic()
-            while time.monotonic() < began_s + held_up_s:
-                pass  # the loop is late
-            late = await until(lambda: [one for one in heard if isinstance(one, ev.HeldUp)])
-            assert max(one.late_s for one in late) >= LATE_S_MIN
-        finally:
-            running.cancel()
-            await shell.close()
+        shell = NodeShell(topology, cluster, seed=seed)
+        return shell, shell.neighborhood._new_link.keywords["random"].random()
 
-    asyncio.run(main())
-
-
-def test_choices_can_be_repeated_and_no_purpose_shifts_another():
-    async def main():
-        def drawn(seed, cluster="a"):
-            topology = topology_of("b", "a", "c").with_urls(URLS)
-            shell = NodeShell(topology, cluster, seed=seed)
-            return shell, shell.neighborhood._new_link.keywords["random"].random()
-
-        shells = [drawn(1), drawn(1), drawn(2), drawn(1, "b"), drawn(None), drawn(None)]
-        assert shells[0][1] == shells[1][1]
-        assert len({number for _, number in shells}) == len(shells) - 1
-        for shell, _ in shells:
-            await shell.close()
-
-    asyncio.run(main())
+    shells = [drawn(1), drawn(1), drawn(2), drawn(1, "b"), drawn(None), drawn(None)]
+    assert shells[0][1] == shells[1][1]
+    assert len({number for _, number in shells}) == len(shells) - 1
+    for shell, _ in shells:
+        await shell.close()
 
 
 @pytest.mark.parametrize(("node", "weighs"), [(1, True), (SiteProcess(1, PROCESSES), False)])
-def test_processes_tell_neighbors_nothing_of_their_services(node, weighs):
+async def test_processes_tell_neighbors_nothing_of_their_services(node, weighs):
     """Each of them does not know what the others send there, as of several nodes."""
-
-    async def main():
-        fields = {"handler": "http:http://127.0.0.1:9/", "affinity": "json:user"}
-        topology = topology_of("b", "a", "c", clusters={"a": fields}).with_urls(URLS)
-        shell = NodeShell(topology, "a", node=node)
-        heard = []
-        shell.neighborhood.streams.open(shell.machine.neighbors.index["b"], heard.append)
-        report = next(
-            one
-            for one in shell.machine.handle(ev.ReportAsked(), shell.now_s)
-            if isinstance(one, ev.Publish)
-        )
-        shell.interpreters[ev.Publish](report)
-        try:
-            assert any(b'"places"' in line for line in heard) is weighs
-            assert (shell.machine.sites is not None) is weighs
-        finally:
-            await shell.close()
-
-    asyncio.run(main())
+    fields = {"handler": "http:http://127.0.0.1:9/", "affinity": "json:user"}
+    topology = topology_of("b", "a", "c", clusters={"a": fields}).with_urls(URLS)
+    shell = NodeShell(topology, "a", node=node)
+    heard = []
+    shell.neighborhood.streams.open(shell.machine.neighbors.index["b"], heard.append)
+    report = next(
+        one
+        for one in shell.machine.handle(ev.ReportAsked(), shell.now_s)
+        if isinstance(one, ev.Publish)
+    )
+    shell.interpreters[ev.Publish](report)
+    try:
+        assert any(b'"places"' in line for line in heard) is weighs
+        assert (shell.machine.sites is not None) is weighs
+    finally:
+        await shell.close()

@@ -88,63 +88,50 @@ def taken_by(lines: list[bytes]) -> Callable[[bytes], bool]:
     return put
 
 
-def test_a_stream_ends_with_the_first_line_that_cannot_be_written():
-    async def main():
-        async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
-            heard = []
-            streams = site.open(2, lambda _: False), site.open(2, taken_by(heard))
-            site.tell(ev.TellSibling(2, GIVE))
-            assert [stream.ended for stream in streams] == [True, False]
-            assert heard == [sibling_wire.encode(GIVE)]
-
-    asyncio.run(main())
+async def test_a_stream_ends_with_the_first_line_that_cannot_be_written():
+    async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
+        heard = []
+        streams = site.open(2, lambda _: False), site.open(2, taken_by(heard))
+        site.tell(ev.TellSibling(2, GIVE))
+        assert [stream.ended for stream in streams] == [True, False]
+        assert heard == [sibling_wire.encode(GIVE)]
 
 
-def test_a_new_stream_begins_with_the_load_that_was_told_last():
+async def test_a_new_stream_begins_with_the_load_that_was_told_last():
     """Until then its reader does not hear the node, and may go on without it."""
-
-    async def main():
-        async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
-            heard, load = [], SiblingLoad((2,), (1, 1), 0, 0, 2, 0.0, 0.0)
-            site.tell(ev.TellSibling(2, load))
-            site.tell(ev.TellSibling(2, GIVE))
-            site.greet(site.open(2, taken_by(heard)))
-            assert [sibling_wire.decode(line) for line in heard[1:]] == [load]
-
-    asyncio.run(main())
+    async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
+        heard, load = [], SiblingLoad((2,), (1, 1), 0, 0, 2, 0.0, 0.0)
+        site.tell(ev.TellSibling(2, load))
+        site.tell(ev.TellSibling(2, GIVE))
+        site.greet(site.open(2, taken_by(heard)))
+        assert [sibling_wire.decode(line) for line in heard[1:]] == [load]
 
 
-def test_news_of_tenants_that_find_no_room_end_no_stream():
-    async def main():
-        async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
-            news, heard = {"shop": Use(1, 0, 1, 0)}, []
-            site.open(2, taken_by(heard))
-            assert site.say_uses(news)
-            full = site.open(2, lambda _: False)
-            assert not site.say_uses(news)
-            assert not full.ended
-            assert heard == [sibling_wire.encode(sibling_wire.Uses(news))] * 2
-
-    asyncio.run(main())
+async def test_news_of_tenants_that_find_no_room_end_no_stream():
+    async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
+        news, heard = {"shop": Use(1, 0, 1, 0)}, []
+        site.open(2, taken_by(heard))
+        assert site.say_uses(news)
+        full = site.open(2, lambda _: False)
+        assert not site.say_uses(news)
+        assert not full.ended
+        assert heard == [sibling_wire.encode(sibling_wire.Uses(news))] * 2
 
 
-def test_a_stream_of_whoever_says_that_he_is_the_sibling_does_not_end_the_other_one():
-    async def main():
-        async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
-            tell = site.tell
-            heard = [[] for _ in range(STREAMS_PER_NEIGHBOR_MAX + 1)]
-            assert site.open(3, taken_by(heard[0])) is None
-            streams = [site.open(2, taken_by(lines)) for lines in heard[:-1]]
-            tell(ev.TellSibling(2, GIVE))
-            line = sibling_wire.encode(GIVE)
-            assert heard[:-1] == [[line]] * STREAMS_PER_NEIGHBOR_MAX
-            streams.append(site.open(2, taken_by(heard[-1])))
-            assert [stream.ended for stream in streams].index(False) == 1, "the oldest makes room"
-            site.drop(2, streams[1])
-            tell(ev.TellSibling(2, GIVE))
-            assert [len(lines) for lines in heard] == [1, 1, 2, 2, 1]
-
-    asyncio.run(main())
+async def test_a_stream_of_whoever_says_that_he_is_the_sibling_does_not_end_the_other_one():
+    async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
+        tell = site.tell
+        heard = [[] for _ in range(STREAMS_PER_NEIGHBOR_MAX + 1)]
+        assert site.open(3, taken_by(heard[0])) is None
+        streams = [site.open(2, taken_by(lines)) for lines in heard[:-1]]
+        tell(ev.TellSibling(2, GIVE))
+        line = sibling_wire.encode(GIVE)
+        assert heard[:-1] == [[line]] * STREAMS_PER_NEIGHBOR_MAX
+        streams.append(site.open(2, taken_by(heard[-1])))
+        assert [stream.ended for stream in streams].index(False) == 1, "the oldest makes room"
+        site.drop(2, streams[1])
+        tell(ev.TellSibling(2, GIVE))
+        assert [len(lines) for lines in heard] == [1, 1, 2, 2, 1]
 
 
 def test_the_stream_of_a_sibling_breaks_off_once_what_it_told_was_dropped():
@@ -163,10 +150,9 @@ def test_the_stream_of_a_sibling_breaks_off_once_what_it_told_was_dropped():
     assert refused == [(2, "raised")]
 
 
-@pytest.mark.parametrize("number", [2**53 + 1, -1, 1.5])
-def test_a_view_number_out_of_range_ends_the_stream_and_is_counted(number):
+def test_a_view_number_out_of_range_ends_the_stream_and_is_counted():
     async def main():
-        line = b'{"prepare":{"view":[%s,2]}}\n' % str(number).encode()
+        line = b'{"prepare":{"view":[-1,2]}}\n'
         async with scripted(STREAM % (len(line), line)) as server:
             refused = asyncio.Queue()
             took = site_of_two(fed.append, server.url, lambda *told: refused.put_nowait(told))
@@ -179,77 +165,55 @@ def test_a_view_number_out_of_range_ends_the_stream_and_is_counted(number):
 
 
 @pytest.mark.parametrize("listens", [True, False])
-def test_a_sibling_is_dead_where_nothing_listens_any_more(listens):
-    async def main():
-        fed = asyncio.Queue()
-        async with scripted(answer(503)) as server:
-            url = server.url if listens else f"http://127.0.0.1:{free_port()}"
-            async with site_of_two(fed.put_nowait, url) as site, listening(site):
-                lost = await asyncio.wait_for(fed.get(), 20.0)
-        assert lost == ev.SiblingLost(2, is_dead=not listens)
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("listens", [True, False])
-@pytest.mark.parametrize("leaves", [True, False])
-def test_a_sibling_is_over_where_it_drains_and_nothing_listens_any_more(leaves, listens):
+async def test_a_sibling_is_dead_where_nothing_listens_any_more_and_over_if_it_drained(listens):
     """One that does not drain may have been cut off, with requests under way."""
-
-    async def main():
-        async with scripted(b"") as server:
-            url = server.url if listens else f"http://127.0.0.1:{free_port()}"
-            async with site_of_two(pytest.fail, url) as site:
+    fed = asyncio.Queue()
+    async with scripted(answer(503)) as server:
+        url = server.url if listens else f"http://127.0.0.1:{free_port()}"
+        async with site_of_two(fed.put_nowait, url) as site, listening(site):
+            lost = await asyncio.wait_for(fed.get(), 20.0)
+        assert lost == ev.SiblingLost(2, is_dead=not listens)
+        server.answers(b"")
+        async with site_of_two(pytest.fail, url) as site:
+            with pytest.raises(PeerError) as failed:
+                await site.pass_on(2, "GET", "/requests/x", headers=[], body=b"", timeout_s=0.1)
+            for leaves in (False, True):
                 told = SiblingLoad((1,), (1, 1), 0, 0, 0, 0.0, 0.0, leaves)
                 site.siblings.heard(2, told, 0.0)
-                with pytest.raises(PeerError) as failed:
-                    await site.pass_on(2, "GET", "/requests/x", headers=[], body=b"", timeout_s=9)
                 assert site.is_over(2, failed.value) is (leaves and not listens)
-                site.siblings.demands(NO_DEMAND._replace(leaves=True), 0.0)
-                assert not site.is_over(2, failed.value), "all drain, and clients come to each"
-
-    asyncio.run(main())
+            site.siblings.demands(NO_DEMAND._replace(leaves=True), 0.0)
+            assert not site.is_over(2, failed.value), "all drain, and clients come to each"
 
 
-def test_a_node_that_is_removed_is_heard_until_it_has_ended():
-    async def main():
-        fed = asyncio.Queue()
-        url = f"http://127.0.0.1:{free_port()}"
-        async with site_of_two(fed.put_nowait, url) as site, listening(site):
-            await asyncio.wait_for(fed.get(), 20.0)
-            assert site.open(2, taken_by([])) is not None, "it is to come back"
-            nodes = (ClusterNode(url="http://127.0.0.1:1"),)
-            site.go_by(Cluster(id="a", servers=4, nodes=nodes), 1.0)
-            await until(lambda: site.open(2, taken_by([])) is None, what="its end")
-
-    asyncio.run(main())
+async def test_a_node_that_is_removed_is_heard_until_it_has_ended():
+    fed = asyncio.Queue()
+    url = f"http://127.0.0.1:{free_port()}"
+    async with site_of_two(fed.put_nowait, url) as site, listening(site):
+        await asyncio.wait_for(fed.get(), 20.0)
+        assert site.open(2, taken_by([])) is not None, "it is to come back"
+        nodes = (ClusterNode(url="http://127.0.0.1:1"),)
+        site.go_by(Cluster(id="a", servers=4, nodes=nodes), 1.0)
+        await until(lambda: site.open(2, taken_by([])) is None, what="its end")
 
 
-def test_a_new_stream_says_first_which_configuration_the_node_goes_by():
-    async def main():
-        async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
-            lines = []
-            site.greet(site.open(2, taken_by(lines)))
-            site.say_configuration()
-            assert lines == [sibling_wire.encode(sibling_wire.GoesBy("0  0"))] * 2
-
-    asyncio.run(main())
+async def test_a_new_stream_says_first_which_configuration_the_node_goes_by():
+    async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
+        lines = []
+        site.greet(site.open(2, taken_by(lines)))
+        site.say_configuration()
+        assert lines == [sibling_wire.encode(sibling_wire.GoesBy("0  0"))] * 2
 
 
-def test_no_more_wait_for_a_sibling_than_it_has_connections():
+async def test_no_more_wait_for_a_sibling_than_it_has_connections():
     """They would be tried again and again, 50 times in a second each."""
-
-    async def main():
-        shown: Any = SimpleNamespace(on_look=[], client=None, failed_out=None)
-        nodes = ClusterNode(url="https://a.test:1"), ClusterNode(url="https://a.test:2")
-        cluster = Cluster(id="a", servers=4, nodes=nodes)
-        secure = PeerClients(Topology(name="test", clusters=(cluster,)), shown)
-        async with site_of_two(pytest.fail, "https://127.0.0.1:2", clients=secure) as site:
-            assert site.passed_on_max == CONNECTIONS_TLS_MAX
-        async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
-            assert site.passed_on_max == PASSED_ON_MAX
-
-    asyncio.run(main())
+    shown: Any = SimpleNamespace(on_look=[], client=None, failed_out=None)
+    nodes = ClusterNode(url="https://a.test:1"), ClusterNode(url="https://a.test:2")
+    cluster = Cluster(id="a", servers=4, nodes=nodes)
+    secure = PeerClients(Topology(name="test", clusters=(cluster,)), shown)
+    async with site_of_two(pytest.fail, "https://127.0.0.1:2", clients=secure) as site:
+        assert site.passed_on_max == CONNECTIONS_TLS_MAX
+    async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
+        assert site.passed_on_max == PASSED_ON_MAX
 
 
 def operated(at_ms, drains, policy="paper", shadow=None):
@@ -261,12 +225,14 @@ PROCESSES = "http://127.0.0.1:1", "http://127.0.0.1:2"
 
 
 def test_a_process_does_what_operators_have_told_another_one():
-    """Once, whoever says it again; what was told later holds."""
+    """Once, whoever says it again; what was told later holds. One that is not drained does not
+    resume: it may have been told to end. Nodes are operated each by itself."""
 
     async def main():
         async with site_of_two(fed.append, PROCESSES[1], urls=PROCESSES) as site:
             for line, events in (
-                (operated(5, True), [ev.PolicySet("paper"), ev.Drain()]),
+                (operated(4, False), [ev.PolicySet("paper")]),
+                (operated(5, True), [ev.Drain()]),
                 (operated(6, True), []),
                 (operated(6, False), []),
                 (operated(9, False), [ev.Resume()]),
@@ -277,39 +243,18 @@ def test_a_process_does_what_operators_have_told_another_one():
                 site.hear(2, line)
                 assert fed == events
                 fed.clear()
-
-    fed = []
-    asyncio.run(main())
-
-
-def test_a_process_that_is_not_drained_does_not_resume():
-    """It may have been told to end."""
-
-    async def main():
-        async with site_of_two(fed.append, PROCESSES[1], urls=PROCESSES) as site:
-            site.hear(2, operated(5, False))
-
-    fed = []
-    asyncio.run(main())
-    assert fed == [ev.PolicySet("paper")]
-
-
-def test_a_new_stream_of_a_process_says_what_operators_have_told_it():
-    async def main():
-        async with site_of_two(pytest.fail, PROCESSES[1], urls=PROCESSES) as site:
-            site.operate("isolated", "paper", drains=True)
-            lines = []
-            site.greet(site.open(2, taken_by(lines)))
-            told = sibling_wire.decode(lines[1])
-            assert (told.policy, told.shadow, told.drains) == ("isolated", "paper", True)
-            site.hear(2, operated(told.at_ms, False))  # as long ago, and so not later
-
-    asyncio.run(main())
-
-
-def test_nodes_are_operated_each_by_itself():
-    async def main():
-        async with site_of_two(pytest.fail, "http://127.0.0.1:2") as site:
+        async with site_of_two(pytest.fail, PROCESSES[1]) as site:
             site.hear(2, operated(5, True))
 
+    fed = []
     asyncio.run(main())
+
+
+async def test_a_new_stream_of_a_process_says_what_operators_have_told_it():
+    async with site_of_two(pytest.fail, PROCESSES[1], urls=PROCESSES) as site:
+        site.operate("isolated", "paper", drains=True)
+        lines = []
+        site.greet(site.open(2, taken_by(lines)))
+        told = sibling_wire.decode(lines[1])
+        assert (told.policy, told.shadow, told.drains) == ("isolated", "paper", True)
+        site.hear(2, operated(told.at_ms, False))  # as long ago, and so not later

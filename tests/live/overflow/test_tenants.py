@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
-import pytest
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.quotas import MAX_QUEUED
@@ -34,6 +31,13 @@ class Here:
         self.tenants = Tenants(self.shell, of)
         self.quotas = self.shell.requests.home.quotas
 
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        self.quotas.check()
+        await self.shell.close()
+
     def take(self, tenant):
         if self.quotas.ask(tenant, 0.0) is not None:
             return None
@@ -51,24 +55,10 @@ class Here:
         }  # fmt: skip
 
 
-@pytest.fixture
-def here():
-    def run_with(of, check):
-        async def main():
-            at = Here(of)
-            try:
-                check(at)
-                at.quotas.check()
-            finally:
-                await at.shell.close()
-
-        asyncio.run(main())
-
-    return run_with
-
-
-def test_what_leaves_the_queue_runs_until_it_ends(here):
-    def check(at):
+async def test_what_leaves_the_queue_runs_until_it_ends():
+    reader = ApiToken("reader's", b"", "", frozenset())
+    async with Here([*tokens("shop", "bank"), reader]) as at:
+        assert set(at.quotas.uses) == {"shop", "bank"}, "who is of no tenant has no quota"
         first = at.take("shop")
         at.take("shop")
         at.take("bank")
@@ -79,11 +69,9 @@ def test_what_leaves_the_queue_runs_until_it_ends(here):
         assert at.told("running") == {"shop": 1}
         assert at.told("queued") == {"bank": 1}
 
-    here(tokens("shop", "bank"), check)
 
-
-def test_what_is_handed_on_has_left_the_queue(here):
-    def check(at):
+async def test_what_is_handed_on_has_left_the_queue():
+    async with Here(tokens("shop")) as at:
         at.take("shop")
         waits = at.take("shop")
         request = Request(waits.id, False, msgspec.Raw(b"1"), ("a",))
@@ -91,14 +79,11 @@ def test_what_is_handed_on_has_left_the_queue(here):
         assert (at.told("queued"), at.told("running")) == ({}, {"shop": 2})
         assert at.shell.metrics.handed_to(0) == (1, 0)
 
-    here(tokens("shop"), check)
 
-
-def test_those_that_are_not_shown_or_not_configured_any_more_are_told_as_one(here):
+async def test_those_that_are_not_shown_or_not_configured_any_more_are_told_as_one():
     """Also where one is called so itself."""
     names = [f"t{number}" for number in range(TENANTS_SHOWN_MAX + 2)]
-
-    def check(at):
+    async with Here(tokens(*names)) as at:
         for name in (names[0], *names[-3:]):
             at.take(name)
         assert at.told("requests_total") == {names[0]: 1, names[-3]: 1, "other": 2}
@@ -106,21 +91,10 @@ def test_those_that_are_not_shown_or_not_configured_any_more_are_told_as_one(her
         at.take("other")
         assert at.told("requests_total") == {names[0]: 1, "other": 4}
 
-    here(tokens(*names), check)
 
-
-def test_which_limit_was_reached_is_told(here):
-    def check(at):
+async def test_which_limit_was_reached_is_told():
+    async with Here(tokens("shop", quota=Quota(max_queued=2))) as at:
         taken = [at.take("shop") for _ in range(4)]
         assert [one is None for one in taken] == [False, False, False, True]
         assert at.told("limited_total", limit=MAX_QUEUED) == {"shop": 1}
         assert at.told("limited_total") == {"shop": 1}
-
-    here(tokens("shop", quota=Quota(max_queued=2)), check)
-
-
-def test_tokens_of_no_tenant_have_no_quota(here):
-    def check(at):
-        assert set(at.quotas.uses) == {"shop"}
-
-    here([*tokens("shop"), ApiToken("reader's", b"", "", frozenset())], check)

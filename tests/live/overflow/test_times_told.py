@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
-
 import pytest
 
 from spillover.live.http1.opening import Opening
@@ -15,37 +12,7 @@ CLOCKS_MS = 5.0
 """What rounding and uvloop's clock of milliseconds may make of it."""
 
 
-@pytest.mark.parametrize("delay_ms", [0.0, 40.0])
-def test_time_at_the_neighbor_is_no_time_on_the_way(nodes, delay_ms):
-    """All that is told fits into what the client has waited, and the way is none the longer for
-    the work: half of it would show on each way."""
-
-    async def main():
-        topology = nodes.topology_of(
-            "a", "b", delay_ms=delay_ms, clusters={"a": {"queue_limit": 0}}
-        )
-        async with nodes.Federation(topology) as federation:
-            a = federation["a"]
-            await nodes.until(lambda: all(a.machine.neighbors.accepting))
-            held = a.post({"service_ms": 9000})
-            await nodes.until(lambda: a.machine.servers.busy == 1)
-            sent_s = time.monotonic()
-            response = await a.post({"service_ms": 1600})
-            waited_ms = (time.monotonic() - sent_s) * 1e3
-            assert response.status == 200
-            timing = json.loads(response.body)["timing_ms"]
-            told_ms = timing["queued"] + timing["network"] + timing["service"]
-            assert timing["total"] == pytest.approx(told_ms, abs=0.01)
-            assert told_ms + timing["return"] <= waited_ms + CLOCKS_MS
-            assert delay_ms <= timing["network"] < delay_ms + 750.0
-            assert delay_ms <= timing["return"] < delay_ms + 750.0
-            assert timing["service"] == 1600.0
-            held.cancel()
-
-    nodes.run(main)
-
-
-OPENING_S, DELAY_S = 0.6, 0.04
+OPENING_S, DELAY_S = 0.4, 0.04
 
 
 def open_late(monkeypatch, node):
@@ -72,28 +39,24 @@ def check_way(node, network_s):
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_nor_is_it_where_answers_pass_through(nodes, monkeypatch, at_once):
+async def test_nor_is_it_where_answers_pass_through(nodes, monkeypatch, at_once):
     """An answer may be there at once, or come in pieces."""
-
-    async def main():
-        passes = {"handler": "proxy:http://127.0.0.1:9"}
-        clusters = {"a": passes | {"queue_limit": 0}, "b": passes}
-        topology = nodes.topology_of("a", "b", delay_ms=DELAY_S * 1e3, clusters=clusters)
-        async with nodes.Federation(topology, make_shell=ScriptedShell) as federation:
-            a, b = federation["a"], federation["b"]
-            await nodes.until(lambda: all(a.machine.neighbors.accepting))
-            take(a.shell, Told())
-            open_late(monkeypatch, a)
-            sink = Told()
-            take(a.shell, sink)
-            (service,) = await nodes.until(lambda: b.shell.requests.workers.services)
-            if at_once:
-                service.whole(b"one")
-            else:
-                service.begin()
-                service.end()
-            await nodes.until(lambda: sink.how)
-            check_way(a, sink.told[0][2].network_s)
-            a.shell.requests.workers.services[0].fail()
-
-    nodes.run(main)
+    passes = {"handler": "proxy:http://127.0.0.1:9"}
+    clusters = {"a": passes | {"queue_limit": 0}, "b": passes}
+    topology = nodes.topology_of("a", "b", delay_ms=DELAY_S * 1e3, clusters=clusters)
+    async with nodes.Federation(topology, make_shell=ScriptedShell) as federation:
+        a, b = federation["a"], federation["b"]
+        await nodes.until(lambda: all(a.machine.neighbors.accepting))
+        take(a.shell, Told())
+        open_late(monkeypatch, a)
+        sink = Told()
+        take(a.shell, sink)
+        (service,) = await nodes.until(lambda: b.shell.requests.workers.services)
+        if at_once:
+            service.whole(b"one")
+        else:
+            service.begin()
+            service.end()
+        await nodes.until(lambda: sink.how)
+        check_way(a, sink.told[0][2].network_s)
+        a.shell.requests.workers.services[0].fail()

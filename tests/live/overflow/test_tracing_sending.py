@@ -77,25 +77,6 @@ def test_a_collector_that_does_not_answer_holds_nothing_up(collector):
     collector.may_answer.set()
 
 
-def test_a_collector_that_refuses_or_is_gone_is_told_of_once(collector, caplog):
-    """With its reason; and when it takes spans again."""
-    collector.status = 400
-    spans = sender()
-    with caplog.at_level(logging.WARNING):
-        for number in (1, 2):
-            spans.put(visit(number))
-            until(lambda: spans.counts["failed"] == 2 * number)  # noqa: B023 - awaited here
-        collector.status = 200
-        spans.put(visit(3))
-        until(lambda: spans.counts["sent"] == 2)
-    spans.close(5.0)
-    words = [str(record.msg) for record in caplog.records if record.name.startswith("spillover")]
-    assert len(words) == 2
-    assert words[0].startswith("the collector takes no spans reason=")
-    assert "400" in words[0]
-    assert words[1] == "the collector takes spans"
-
-
 @pytest.mark.parametrize(
     ("variable", "value"),
     [

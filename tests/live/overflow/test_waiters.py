@@ -47,32 +47,24 @@ def test_there_is_a_limit_for_each_visit(monkeypatch):
     assert (told, late) == ([DONE, DONE], [])
 
 
-def test_a_node_that_ends_tells_all(run):
+async def test_a_node_that_ends_tells_all():
     """That there will be no answer, whatever they wait for."""
-
-    async def main():
-        waiters, told, future = Waiters(), [], FutureWaiter()
-        waiters.wait(1, told.append)
-        waiters.wait(2, told.append)
-        waiters.wait(2, future)
-        waiters.close()
-        assert told == [None, None]
-        assert future.future.cancelled()
-        assert len(waiters) == 0
-
-    run(main())
+    waiters, told, future = Waiters(), [], FutureWaiter()
+    waiters.wait(1, told.append)
+    waiters.wait(2, told.append)
+    waiters.wait(2, future)
+    waiters.close()
+    assert told == [None, None]
+    assert future.future.cancelled()
+    assert len(waiters) == 0
 
 
 @pytest.mark.parametrize("told", [DONE, REFUSED, None])
-def test_a_future_has_an_answer_or_is_cancelled(run, told):
+async def test_a_future_has_an_answer_or_is_cancelled(told):
     """Told once more, or after its time, it stays as it is."""
-
-    async def main():
-        waiter = FutureWaiter()
-        assert waiter.answer is None
-        waiter(told)
-        waiter(DONE)
-        await asyncio.wait([waiter.future])
-        assert waiter.answer is (told if told is DONE else None)
-
-    run(main())
+    waiter = FutureWaiter()
+    assert waiter.answer is None
+    waiter(told)
+    waiter(DONE)
+    await asyncio.wait([waiter.future])
+    assert waiter.answer is (told if told is DONE else None)

@@ -17,8 +17,8 @@ from spillover.model.request import Answer, Outcome, Request
 from spillover.model.topology import CLUSTER_ID
 from spillover.model.trace_context import STATE_LENGTH_MAX, TraceContext
 
-names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
-clusters = st.from_regex(CLUSTER_ID, fullmatch=True)
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+clusters = st.sampled_from(["a", "b-1", "0", "z" * 63]).filter(CLUSTER_ID.fullmatch)
 printable = names.filter(
     lambda text: text.isprintable() and text == text.strip() and text not in (".", "..")
 )
@@ -28,7 +28,8 @@ traces = st.sampled_from([None, TraceContext(TRACE), TraceContext(TRACE, "x=y,z=
 durations = st.floats(0.0, 6e5)
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | names,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=2),
+    max_leaves=5,
 )
 shares = st.floats(0.0, 1.0)
 counts = st.integers(0, 2**50)
@@ -181,20 +182,6 @@ def test_reports_survive_the_way(epoch, sequence, accept, near, length, servers,
 
 
 REPORT = report_lines.encode_report(LoadReport(1, 1, 1.0, 1.0, 0, 1, True))
-
-
-def test_a_report_may_leave_out_whom_its_sender_hears():
-    """It then hears nobody."""
-    assert b"hears" not in REPORT
-    assert report_lines.decode_line(REPORT[:-1]).hears == ()
-
-
-@pytest.mark.parametrize("bad", [None, "a", [1], [""], ["a\n"], ["x" * 64], ["a"] * 1001])
-def test_a_report_names_the_clusters_that_its_sender_hears(bad):
-    """Ids as in a topology, a bounded number of them."""
-    hears = b',"hears":' + json.dumps(bad).encode() + b"}"
-    with pytest.raises(wire.MalformedMessage):
-        report_lines.decode_line(REPORT[:-2] + hears)
 
 
 @given(clusters, printable, st.booleans())

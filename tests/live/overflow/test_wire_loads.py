@@ -86,49 +86,6 @@ def test_a_header_that_says_no_load_is_as_none(told):
     assert wire.decode_load(told) is None
 
 
-@given(loads)
-def test_work_is_asked_for_in_a_line(load):
-    """And that there is none is told in one."""
-    for line, said in (
-        (report_lines.encode_ask(load), report_lines.Question(load)),
-        (report_lines.encode_no_work(load), report_lines.NothingToDo(load)),
-    ):
-        assert line.count(b"\n") == 1
-        assert report_lines.decode_line(line[:-1]) == said
-
-
-@given(
-    st.none() | st.integers(-1000, 1_000_000),
-    st.integers(0, 640).map(lambda steps: steps / 64),
-    st.floats(0.0, 1e3),
-    st.floats(0.0, 1e3),
-)
-def test_a_report_tells_the_load(ahead, load, departure_s, residual):
-    """As it was, but for the rounding of seconds to milliseconds and back."""
-    told = {"ahead": ahead, "load": load, "residual": residual}
-    report = LoadReport(1, 1, 1.0, 1.0, 0, 1, True, departure_s=departure_s, **told)
-    heard = report_lines.decode_line(report_lines.encode_report(report)[:-1])
-    assert (heard.ahead, heard.load, heard.residual) == (ahead, load, residual)
-    assert heard.departure_s == pytest.approx(departure_s)
-
-
-def test_who_tells_no_load_is_understood():
-    """Versions before did not."""
-    line = json.dumps(
-        {
-            "epoch": 1,
-            "sequence": 2,
-            "accept_probability": 1.0,
-            "neighborhood_accept_probability": 1.0,
-            "queue_length": 3,
-            "servers": 2,
-            "accepting": True,
-        }
-    )
-    report = report_lines.decode_line(line.encode())
-    assert (report.ahead, report.load, report.departure_s) == (None, 0.0, 0.0)
-
-
 @pytest.mark.parametrize(
     "line",
     [

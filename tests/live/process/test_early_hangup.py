@@ -47,22 +47,6 @@ def starting(*arguments, module=COMMANDS, act=TO_ITSELF, before="", **options):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("node", "--topology", "nowhere.yaml", "--cluster", "a"),
-        ("lease", "run", "--group", "g", "--node", "n", "--redis", "nonsense"),
-    ],
-    ids=" ".join,
-)
-def test_each_service_lives_to_say_what_is_wrong(command, tmp_path):
-    process = starting(*command, cwd=tmp_path)
-    _, told = process.communicate(timeout=30)
-    assert process.returncode == 2, told
-    assert told.startswith("spillover")
-    assert told.count("\n") == 1
-
-
 def test_a_node_heeds_it_once_it_can(tmp_path):
     """Here it has no files that could be read again."""
     (port,) = free_ports(1)

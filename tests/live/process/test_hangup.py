@@ -39,14 +39,11 @@ asyncio.run(main())
 """
 
 
-def test_files_are_read_again():
-    async def main():
-        told = []
-        on_hangup([lambda: told.append("one"), lambda: told.append("other")], told.clear)
-        os.kill(os.getpid(), signal.SIGHUP)
-        await until(lambda: told == ["one", "other"])
-
-    asyncio.run(main())
+async def test_files_are_read_again():
+    told = []
+    on_hangup([lambda: told.append("one"), lambda: told.append("other")], told.clear)
+    os.kill(os.getpid(), signal.SIGHUP)
+    await until(lambda: told == ["one", "other"])
 
 
 def test_without_any_it_is_said_that_nothing_changes(caplog):
@@ -146,96 +143,62 @@ def early(*, had_terminal, came=False):
         (early(had_terminal=False), True, False, False),
     ],
 )
-def test_only_a_terminal_that_was_there_and_has_gone_is_the_end(
+async def test_only_a_terminal_that_was_there_and_has_gone_is_the_end(
     terminal, before, at_start, then, ends
 ):
     """All else has files read again, once."""
     signal.signal(signal.SIGHUP, before)
 
-    async def main():
-        told = []
-        terminal.error = None if at_start else errno.ENXIO
-        on_hangup([lambda: told.append("read")], lambda: told.append("end"))
-        await turn(0)
-        assert told == []
-        terminal.error = None if then else errno.EIO
-        os.kill(os.getpid(), signal.SIGHUP)
-        await until(lambda: told)
-        assert told == (["end"] if ends else ["read"])
-
-    asyncio.run(main())
+    told = []
+    terminal.error = None if at_start else errno.ENXIO
+    on_hangup([lambda: told.append("read")], lambda: told.append("end"))
+    await turn(0)
+    assert told == []
+    terminal.error = None if then else errno.EIO
+    os.kill(os.getpid(), signal.SIGHUP)
+    await until(lambda: told)
+    assert told == (["end"] if ends else ["read"])
 
 
-def test_a_terminal_that_has_gone_asks_once_for_an_orderly_end(terminal):
+async def test_a_terminal_that_has_gone_asks_once_for_an_orderly_end(terminal):
     """The shell and the system each send SIGHUP. Only a signal after it means an end at once."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-    async def main():
-        told = []
-        StopSignals(told.append, lambda: told.append("at once"), 60.0).heed([])
-        terminal.error = errno.EIO
-        for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM):
-            os.kill(os.getpid(), number)
-            await turn(0.01)
-        await until(lambda: "at once" in told)
-        assert told == [signal.SIGTERM, "at once"]
-
-    asyncio.run(main())
+    told = []
+    StopSignals(told.append, lambda: told.append("at once"), 60.0).heed([])
+    terminal.error = errno.EIO
+    for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM):
+        os.kill(os.getpid(), number)
+        await turn(0.01)
+    await until(lambda: "at once" in told)
+    assert told == [signal.SIGTERM, "at once"]
 
 
-def test_one_that_came_early_counts_as_soon_as_it_can(terminal):
+async def test_one_that_came_early_counts_as_soon_as_it_can(terminal):
     signal.signal(signal.SIGHUP, early(had_terminal=False, came=True))
 
-    async def main():
-        told = []
-        on_hangup([lambda: told.append("read")], lambda: told.append("end"))
-        assert told == []
-        await until(lambda: told == ["read"])
-
-    asyncio.run(main())
+    told = []
+    on_hangup([lambda: told.append("read")], lambda: told.append("end"))
+    assert told == []
+    await until(lambda: told == ["read"])
 
 
-def test_a_terminal_that_went_without_a_word_is_of_no_account(terminal, monkeypatch):
+async def test_a_terminal_that_went_without_a_word_is_of_no_account(terminal, monkeypatch):
     """As after `disown`: it is looked for now and then, until it has gone."""
     monkeypatch.setattr(hangup, "LOOK_S", 0.001)
 
-    async def main():
-        told = []
-        on_hangup([lambda: told.append("read")], lambda: told.append("end"))
-        await until(lambda: len(terminal.opened) >= 3)
-        terminal.error = errno.EIO
-        await turn(0.05)
-        looks = len(terminal.opened)
-        terminal.error = None
-        await turn(0.05)
-        assert len(terminal.opened) == looks
-        terminal.error = errno.EIO
-        os.kill(os.getpid(), signal.SIGHUP)
-        await until(lambda: told == ["read"])
-
-    asyncio.run(main())
-
-
-@pytest.mark.processes
-def test_under_nohup_nothing_ends(tmp_path):
-    """Whatever becomes of the terminal; files are read again all the same."""
-    ours, theirs = pty.openpty()
-    ignoring = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
-    service = subprocess.Popen(
-        [sys.executable, "-c", f"{ignoring}\n{ITS_OWN_TERMINAL}{SERVICE}"],
-        stdin=theirs, stdout=subprocess.PIPE, cwd=tmp_path, start_new_session=True,
-    )  # fmt: skip
-    os.close(theirs)
-    try:
-        assert service.stdout.readline() == b"ready\n"
-        os.close(ours)
-        assert service.stdout.readline() == b"read again\n"
-        service.send_signal(signal.SIGHUP)
-        assert service.stdout.readline() == b"read again\n"
-    finally:
-        service.kill()
-        service.wait(5)
-        service.stdout.close()
+    told = []
+    on_hangup([lambda: told.append("read")], lambda: told.append("end"))
+    await until(lambda: len(terminal.opened) >= 3)
+    terminal.error = errno.EIO
+    await turn(0.05)
+    looks = len(terminal.opened)
+    terminal.error = None
+    await turn(0.05)
+    assert len(terminal.opened) == looks
+    terminal.error = errno.EIO
+    os.kill(os.getpid(), signal.SIGHUP)
+    await until(lambda: told == ["read"])
 
 
 @pytest.mark.processes

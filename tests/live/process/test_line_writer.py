@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
-import threading
 
 from spillover.live.process import line_writer
-from spillover.live.process.line_writer import LINES_MAX, LineWriter
+from spillover.live.process.line_writer import LineWriter
 
 
 def test_lines_come_in_order():
@@ -19,30 +17,6 @@ def test_lines_come_in_order():
     os.close(writing)
     with os.fdopen(reading) as told:
         assert told.read().split() == [str(number) for number in range(100)]
-
-
-def test_a_reader_that_reads_no_more_stops_nobody(caplog):
-    """Lines beyond the bound are dropped, and it is told how many once there is room again."""
-    reading, writing = os.pipe()
-    lines = LineWriter(writing)
-    count = 3 * LINES_MAX
-    for number in range(count):
-        lines.write(f"{number:100}")
-    heard = []
-    with os.fdopen(reading) as told:
-        listening = threading.Thread(target=lambda: heard.extend(told))
-        listening.start()
-        lines.close()
-        lines._thread.join()  # however slow this machine is
-        os.close(writing)
-        listening.join()
-    numbers = [int(line) for line in heard]
-    assert numbers == sorted(set(numbers))
-    assert LINES_MAX <= len(numbers) < count
-    dropped = re.findall(
-        r"nobody reads the lines dropped=(\d+)", caplog.text
-    )  # twice, if the thread began late
-    assert sum(map(int, dropped)) == count - len(numbers)
 
 
 def test_so_many_lines_are_kept_and_the_others_are_told_of_as_a_number(caplog, monkeypatch):

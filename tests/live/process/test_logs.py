@@ -8,8 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -105,29 +103,6 @@ def test_a_traceback_of_a_users_code_stays_readable(pipe):
     assert json.loads(as_json)["traceback"] == "Traceback:\n  line 1"
 
 
-def test_one_of_a_kind_in_a_period(pipe, monkeypatch):
-    """What one neighbor does hides nothing of another; what was held back is told as a number, and
-    however many kinds there are, what is remembered of them is bounded."""
-    now_s = [0.0]
-    monkeypatch.setattr(logs.time, "monotonic", lambda: now_s[0])
-    logger, _ = logger_to(pipe[1], JsonLines(("cluster", "a")))
-    once = OncePerPeriod()
-    logger.addFilter(once)
-    for neighbor in ("b", "c", "b", "b"):
-        logger.warning(Message("silent", neighbor=neighbor, reason=str(now_s)))
-    now_s[0] = 2 * logs.PERIOD_S
-    logger.warning(Message("silent", neighbor="b"))
-    logger.warning("plain %d", 1)
-    told = [json.loads(line) for line in lines_of(pipe[0])]
-    assert [(line.get("neighbor"), line.get("held_back")) for line in told] == [
-        *(("b", None), ("c", None), ("b", 2)),
-        (None, None),
-    ]
-    for number in range(2 * logs.KINDS_MAX):
-        once.filter(logging.makeLogRecord({"msg": Message("silent", neighbor=str(number))}))
-    assert len(once._next_s) <= logs.KINDS_MAX + 2
-
-
 class Clock:
     """Records at times that a test says, and what a filter made of them."""
 
@@ -221,20 +196,6 @@ def test_a_line_that_was_torn_is_ended_before_the_next(pipe):
     assert last.endswith("INFO after")
     logger.info("more")
     assert os.read(pipe[0], 1 << 20).decode().count("\n") == 1
-
-
-def test_a_pipe_that_nobody_reads_is_not_waited_for(pipe):
-    """Not even for a moment: forty lines that do not fit would take as many."""
-    os.set_blocking(pipe[1], False)
-    with suppress(BlockingIOError):
-        while True:
-            os.write(pipe[1], b"." * 4096)
-    logger, handler = logger_to(pipe[1], TextLines())
-    began_s = time.monotonic()
-    for _ in range(40):
-        logger.info("lost")
-    assert handler.lost == 40
-    assert time.monotonic() - began_s < 20.0
 
 
 def test_a_pipe_that_nobody_reads_does_not_hold_up_the_writer(pipe):

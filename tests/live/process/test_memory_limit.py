@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
-import sys
 
 import pytest
 
 from spillover.live.process import memory_limit
-from spillover.live.process.allocator import GIVE_BACK_S, GIVEN_BACK_BYTES, FreedMemory
 from spillover.live.process.memory_limit import (
-    HELD_BYTES_MIN,
-    HELD_SHARE,
     default_held_limit_bytes,
     memory_limit_bytes,
 )
@@ -63,12 +58,6 @@ def test_without_a_limit_it_is_what_the_machine_has(tmp_path, text):
     assert machine_bytes <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def test_the_default_is_a_share_and_never_too_little():
-    """A quarter; of it an equal part for each of several nodes; 64 MiB where that is less."""
-    assert default_held_limit_bytes() == max(HELD_BYTES_MIN, memory_limit_bytes() // HELD_SHARE)
-    assert default_held_limit_bytes(10**6) == HELD_BYTES_MIN
-
-
 @pytest.mark.parametrize(
     ("pages", "soft", "processes", "expected_mib"),
     [
@@ -101,29 +90,3 @@ def test_the_default_is_a_quarter_of_the_least_limit(
         memory_limit.memory_limit_bytes, "__defaults__", (tmp_path / "no", tmp_path)
     )
     assert default_held_limit_bytes(processes) == expected_mib * MIB
-
-
-@pytest.mark.processes
-def test_a_process_with_a_limit_of_its_own_goes_by_that():
-    """As `ulimit -d` sets it."""
-    code = (
-        "import resource; resource.setrlimit(resource.RLIMIT_DATA, (2**30, 2**30));"
-        "from spillover.live.process.memory_limit import memory_limit_bytes;"
-        "print(memory_limit_bytes())"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(said.stdout) <= 2**30
-
-
-def test_memory_is_given_back_after_a_flood():
-    """Once much less is held than at most before, and not more often than once a second."""
-    freed = FreedMemory()
-    assert not freed.give_back(0, 10.0)
-    freed.note(GIVEN_BACK_BYTES)
-    assert not freed.give_back(1, 10.0)
-    done = freed.give_back(0, 10.0)
-    assert done == sys.platform.startswith("linux")
-    assert not freed.give_back(0, 20.0), "it was given back"
-    freed.note(2 * GIVEN_BACK_BYTES)
-    assert not freed.give_back(0, 10.0 + GIVE_BACK_S / 2)
-    assert freed.give_back(0, 10.0 + GIVE_BACK_S) == done

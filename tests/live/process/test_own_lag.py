@@ -12,7 +12,7 @@ import pytest
 
 from spillover.live.http1.client import HttpClient
 from spillover.live.process.own_lag import PatientTimeout
-from spillover.model.errors import NotDelivered, PeerError
+from spillover.model.errors import PeerError
 
 LIMIT_S = 0.15
 HELD_UP_S = 0.4
@@ -45,27 +45,23 @@ async def answer_one(reader, writer):
     writer.close()
 
 
-@pytest.mark.parametrize("turns", [0, 1, 2, 4, 7])
-def test_a_server_that_accepts_is_not_called_dead_by_a_loop_that_was_held_up(run, turns):
+@pytest.mark.parametrize("turns", [0, 2, 7])
+async def test_a_server_that_accepts_is_not_called_dead_by_a_loop_that_was_held_up(turns):
     """Whatever had been done of the connection by then."""
-
-    async def main():
-        server = await asyncio.start_server(answer_one, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        client = HttpClient(f"http://127.0.0.1:{port}", connect_timeout_s=LIMIT_S)
-        asked = client.request("GET", "/", timeout_s=None)
-        for _ in range(turns):
-            await step()
-        hold_up(HELD_UP_S)
-        assert (await asked).status == 200
-        await client.close()
-        server.close()
-        await server.wait_closed()
-
-    run(main())
+    server = await asyncio.start_server(answer_one, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    client = HttpClient(f"http://127.0.0.1:{port}", connect_timeout_s=LIMIT_S)
+    asked = client.request("GET", "/", timeout_s=None)
+    for _ in range(turns):
+        await step()
+    hold_up(HELD_UP_S)
+    assert (await asked).status == 200
+    await client.close()
+    server.close()
+    await server.wait_closed()
 
 
-def test_what_a_loop_is_late_by_is_not_counted(run):
+async def test_what_a_loop_is_late_by_is_not_counted():
     """In the middle of the limit as well as at its end."""
 
     async def wait():
@@ -75,52 +71,26 @@ def test_what_a_loop_is_late_by_is_not_counted(run):
                 hold_up(0.2)
             await for_ever()
 
-    async def main():
-        began_s = time.monotonic()
-        with pytest.raises(TimeoutError):
-            await wait()
-        took_s = time.monotonic() - began_s
-        assert 3 * LIMIT_S + 0.3 < took_s < 20.0
-
-    run(main())
+    began_s = time.monotonic()
+    with pytest.raises(TimeoutError):
+        await wait()
+    took_s = time.monotonic() - began_s
+    assert 3 * LIMIT_S + 0.3 < took_s < 20.0
 
 
-def test_a_loop_that_is_always_late_gives_up_all_the_same(run):
+async def test_a_loop_that_is_always_late_gives_up_all_the_same():
     """Nothing waits for ever."""
 
-    async def main():
-        async def be_busy():
-            while True:
-                hold_up(0.05)
-                await step()
+    async def be_busy():
+        while True:
+            hold_up(0.05)
+            await step()
 
-        busy = asyncio.create_task(be_busy())
-        with pytest.raises(TimeoutError):
-            async with PatientTimeout(LIMIT_S):
-                await for_ever()
-        busy.cancel()
-
-    run(main())
-
-
-def test_a_server_that_does_not_accept_is_given_up_in_time(run):
-    """The limit is still one."""
-
-    async def main():
-        with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
-            port = full.getsockname()[1]
-            taking = [socket.socket() for _ in range(8)]
-            for one in taking:
-                one.setblocking(False)
-                one.connect_ex(("127.0.0.1", port))
-            client = HttpClient(f"http://127.0.0.1:{port}", connect_timeout_s=LIMIT_S)
-            with pytest.raises(NotDelivered, match=r"no connection within 0\.15 s"):
-                await client.request("GET", "/", timeout_s=None)
-            await client.close()
-            for one in taking:
-                one.close()
-
-    run(main())
+    busy = asyncio.create_task(be_busy())
+    with pytest.raises(TimeoutError):
+        async with PatientTimeout(LIMIT_S):
+            await for_ever()
+    busy.cancel()
 
 
 def speak_twice(listening, held_up, goes_on):

@@ -30,33 +30,26 @@ def pipe(monkeypatch):
     os.close(reading)
 
 
-def test_it_is_told_once_nobody_holds_it_open_any_more(pipe):
+async def test_it_is_told_once_nobody_holds_it_open_any_more(pipe):
     """Whatever is said there until then."""
-
-    async def main():
-        end = asyncio.Event()
-        on_stdin_end(end)
-        (thread,) = threads()
-        assert thread.daemon, "it must not keep the process"
-        for said in (b"a line\n", b"x" * 10_000):
-            os.write(pipe[1], said)
-        await turn(0.02)
-        assert not end.is_set()
-        os.close(pipe[1])
-        await until(end.is_set)
-
-    asyncio.run(main())
+    end = asyncio.Event()
+    on_stdin_end(end)
+    (thread,) = threads()
+    assert thread.daemon, "it must not keep the process"
+    for said in (b"a line\n", b"x" * 10_000):
+        os.write(pipe[1], said)
+    await turn(0.02)
+    assert not end.is_set()
+    os.close(pipe[1])
+    await until(end.is_set)
 
 
-def test_a_standard_input_that_is_none_has_ended(monkeypatch):
+async def test_a_standard_input_that_is_none_has_ended(monkeypatch):
     monkeypatch.setattr(stdin_end, "STDIN", -1)
 
-    async def main():
-        end = asyncio.Event()
-        on_stdin_end(end)
-        await until(end.is_set)
-
-    asyncio.run(main())
+    end = asyncio.Event()
+    on_stdin_end(end)
+    await until(end.is_set)
 
 
 def test_a_loop_that_has_ended_before_is_not_told(pipe):

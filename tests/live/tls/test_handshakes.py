@@ -150,21 +150,17 @@ def test_each_loop_has_its_own_tls():
 
 
 @LOOPS
-def test_a_handshake_in_pieces(loop, material):
+async def test_a_handshake_in_pieces(loop, material):
     """Each byte by itself, at both ends; and a first message that is longer than any buffer."""
-
-    async def main():
-        server, port = await listen(material, set())
-        way = await asyncio.start_server(
-            lambda reader, writer: _carry_by_bytes(reader, writer, port), "127.0.0.1", 0
-        )
-        through = way.sockets[0].getsockname()[1]
-        await call(material, through)
-        await call(material, port, said=b"x" * 1_000_000)
-        way.close()
-        server.close()
-
-    run(loop, main())
+    server, port = await listen(material, set())
+    way = await asyncio.start_server(
+        lambda reader, writer: _carry_by_bytes(reader, writer, port), "127.0.0.1", 0
+    )
+    through = way.sockets[0].getsockname()[1]
+    await call(material, through)
+    await call(material, port, said=b"x" * 1_000_000)
+    way.close()
+    server.close()
 
 
 async def _carry_by_bytes(from_client, to_client, port):
@@ -182,7 +178,7 @@ async def _carry_by_bytes(from_client, to_client, port):
 
 
 @LOOPS
-def test_what_is_read_before_a_pause_counts_is_kept(loop, material):
+async def test_what_is_read_before_a_pause_counts_is_kept(loop, material):
     """Loops may read more than once in a turn."""
 
     class ReadTwice(Handshake):
@@ -190,45 +186,39 @@ def test_what_is_read_before_a_pause_counts_is_kept(loop, material):
             super().data_received(data[:99])
             super().data_received(data[99:])
 
-    async def main():
-        tls = server_context(material, callers=ssl.CERT_REQUIRED)
-        server = await asyncio.get_running_loop().create_server(
-            lambda: ReadTwice(Echo(), lambda: tls, set()), "127.0.0.1", 0
-        )
-        await call(material, server.sockets[0].getsockname()[1])
-        server.close()
-
-    run(loop, main())
+    tls = server_context(material, callers=ssl.CERT_REQUIRED)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: ReadTwice(Echo(), lambda: tls, set()), "127.0.0.1", 0
+    )
+    await call(material, server.sockets[0].getsockname()[1])
+    server.close()
 
 
 @LOOPS
-def test_nothing_more_is_read_before_its_turn(loop, material):
+async def test_nothing_more_is_read_before_its_turn(loop, material):
     """However much somebody says at once: it would be held in memory."""
 
     class Waiting(Handshake):
         def _do(self, step):
             del step  # its turn does not come
 
-    async def main():
-        made, under_way = [], set()
+    made, under_way = [], set()
 
-        def make():
-            made.append(Waiting(Echo(), lambda: server_context(material), under_way))
-            return made[-1]
+    def make():
+        made.append(Waiting(Echo(), lambda: server_context(material), under_way))
+        return made[-1]
 
-        server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
-        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        writer.write(b"x" * 8_000_000)
-        await until(lambda: made and made[0]._received)
-        for _ in range(50):
-            await turn()
-        assert len(made[0]._received) < 1_000_000
-        writer.transport.abort()
-        made[0]._socket.abort()
-        await until(lambda: not under_way)
-        server.close()
-
-    run(loop, main())
+    server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
+    _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    writer.write(b"x" * 8_000_000)
+    await until(lambda: made and made[0]._received)
+    for _ in range(50):
+        await turn()
+    assert len(made[0]._received) < 1_000_000
+    writer.transport.abort()
+    made[0]._socket.abort()
+    await until(lambda: not under_way)
+    server.close()
 
 
 def test_what_a_socket_has_no_room_for_waits(material):
@@ -264,71 +254,70 @@ def test_what_a_socket_has_no_room_for_waits(material):
 
 
 @LOOPS
-def test_who_leaves_before_the_end(loop, material):
+async def test_who_leaves_before_the_end(loop, material):
     """At any moment: nothing is left under way, and who waits for it hears."""
-
-    async def main():
-        under_way = set()
-        server, port = await listen(material, under_way)
-        for begun in (b"", b"\x16\x03\x01\x02\x00", b"GET / HTTP/1.1\r\n\r\n"):
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-            await until(lambda: len(under_way) == 1)
-            writer.write(begun)
-            writer.close()
-            await until(lambda: not under_way)
-        server.close()
-
-        async def leave(reader, writer):
-            writer.close()
-
-        leaving = await asyncio.start_server(leave, "127.0.0.1", 0)
-        with pytest.raises((ConnectionError, ssl.SSLError)):
-            await call(material, leaving.sockets[0].getsockname()[1])
-        leaving.close()
-
-    run(loop, main())
-
-
-@LOOPS
-def test_who_is_hung_up_on_politely_hears_of_it_at_once(loop, material):
-    """The other end has read all that was said, and says no more: that is no success."""
-
-    async def main():
-        gone = asyncio.Event()
-
-        async def hang_up(reader, writer):
-            await reader.read(65_536)  # the hello, in one piece
-            writer.write_eof()
-            with contextlib.suppress(ConnectionError):
-                await reader.read()
-                writer.close()
-                await writer.wait_closed()
-            gone.set()
-
-        server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
-        running = asyncio.get_running_loop()
-        over, under_way = running.create_future(), set()
-        context = client_context(material)
-        handshake = Handshake(Asker(), lambda: context, under_way, "a.test.spillover", over)
-        await running.create_connection(
-            lambda: handshake, "127.0.0.1", server.sockets[0].getsockname()[1]
-        )
-        with pytest.raises(ConnectionError):
-            await over
+    under_way = set()
+    server, port = await listen(material, under_way)
+    for begun in (b"", b"\x16\x03\x01\x02\x00", b"GET / HTTP/1.1\r\n\r\n"):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        await until(lambda: len(under_way) == 1)
+        writer.write(begun)
+        writer.close()
         await until(lambda: not under_way)
-        assert handshake.transport is None
-        await gone.wait()
-        server.close()
+    server.close()
 
-    run(loop, main())
+    async def leave(reader, writer):
+        writer.close()
+
+    leaving = await asyncio.start_server(leave, "127.0.0.1", 0)
+    with pytest.raises((ConnectionError, ssl.SSLError)):
+        await call(material, leaving.sockets[0].getsockname()[1])
+    leaving.close()
 
 
 @LOOPS
-@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02\x00"], ids=["nothing", "a byte late"])
+async def test_who_is_hung_up_on_politely_hears_of_it_at_once(loop, material):
+    """The other end has read all that was said, and says no more: that is no success."""
+    gone = asyncio.Event()
+
+    async def hang_up(reader, writer):
+        await reader.read(65_536)  # the hello, in one piece
+        writer.write_eof()
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+            writer.close()
+            await writer.wait_closed()
+        gone.set()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    running = asyncio.get_running_loop()
+    over, under_way = running.create_future(), set()
+    context = client_context(material)
+    handshake = Handshake(Asker(), lambda: context, under_way, "a.test.spillover", over)
+    await running.create_connection(
+        lambda: handshake, "127.0.0.1", server.sockets[0].getsockname()[1]
+    )
+    with pytest.raises(ConnectionError):
+        await over
+    await until(lambda: not under_way)
+    assert handshake.transport is None
+    await gone.wait()
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("loop", "said"),
+    [
+        (asyncio.new_event_loop, b""),
+        (uvloop.new_event_loop, b""),
+        (uvloop.new_event_loop, b"\x16\x03\x01\x02\x00"),
+    ],
+    ids=["nothing, asyncio", "nothing, uvloop", "a byte late"],
+)
 def test_who_says_too_little_is_cut_off_in_time(loop, material, monkeypatch, said):
     """Nothing that takes memory is made for who is silent. One time limit is for all: a first word
     halfway does not begin another."""
-    limit_s, failures = 2.4, []
+    limit_s, failures = (1.2 if said else 0.2), []
     monkeypatch.setattr(handshakes, "HANDSHAKE_S", limit_s)
 
     async def main():
@@ -355,7 +344,8 @@ def test_who_says_too_little_is_cut_off_in_time(loop, material, monkeypatch, sai
 
     took_s = run(loop, main())
     assert failures == [TIMEOUT]
-    assert limit_s * 0.9 <= took_s < limit_s * 3 / 2
+    assert limit_s * 0.9 <= took_s
+    assert not said or took_s < limit_s * 3 / 2
 
 
 def test_who_has_spoken_is_not_cut_off_for_silence(material):
@@ -422,26 +412,22 @@ class Broken(Echo):
 
 
 @LOOPS
-def test_a_connection_whose_protocol_breaks_is_closed(loop, material):
+async def test_a_connection_whose_protocol_breaks_is_closed(loop, material):
     """As loops do with their own: else its file would stay open, and nobody would know."""
-
-    async def main():
-        running = asyncio.get_running_loop()
-        told, under_way = [], set()
-        running.set_exception_handler(lambda _, context: told.append(context))
-        context = server_context(material, callers=ssl.CERT_REQUIRED)
-        tls = Front(lambda: context)
-        server = await running.create_server(at_door(Broken, tls, under_way), "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        believing = client_context(material)
-        reader, writer = await asyncio.open_connection(
-            "127.0.0.1", port, ssl=believing, server_hostname="a.test.spillover"
-        )
-        with contextlib.suppress(ConnectionError):
-            assert not await asyncio.wait_for(reader.read(), 5.0)
-        writer.transport.abort()
-        await until(lambda: not under_way)
-        assert told
-        server.close()
-
-    run(loop, main())
+    running = asyncio.get_running_loop()
+    told, under_way = [], set()
+    running.set_exception_handler(lambda _, context: told.append(context))
+    context = server_context(material, callers=ssl.CERT_REQUIRED)
+    tls = Front(lambda: context)
+    server = await running.create_server(at_door(Broken, tls, under_way), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    believing = client_context(material)
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=believing, server_hostname="a.test.spillover"
+    )
+    with contextlib.suppress(ConnectionError):
+        assert not await asyncio.wait_for(reader.read(), 5.0)
+    writer.transport.abort()
+    await until(lambda: not under_way)
+    assert told
+    server.close()

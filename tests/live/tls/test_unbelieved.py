@@ -17,6 +17,9 @@ from spillover.live.tls.contexts import server_context
 from spillover.live.tls.material import described
 from support.loop import until
 
+ON_ASYNCIO = pytest.mark.parametrize("loop", [asyncio.new_event_loop])
+"""Whose servers see at once that a connection is closed."""
+
 
 class Silent(asyncio.Protocol):
     """Notes who has come."""
@@ -43,15 +46,11 @@ async def serving(context):
 
 
 @pytest.mark.parametrize("callers", [ssl.CERT_NONE, ssl.CERT_OPTIONAL, ssl.CERT_REQUIRED])
-def test_it_is_told_which_one_is_shown(material, callers):
+async def test_it_is_told_which_one_is_shown(material, callers):
     """Also where nobody gets in without a certificate, and whatever its name."""
-
-    async def main():
-        async with serving(server_context(material, callers=callers)) as (port, _):
-            told = await Unbelieved("b.test.spillover").look("127.0.0.1", port)
-            assert told == f"; it shows {described(material.leaf)}"
-
-    asyncio.run(main())
+    async with serving(server_context(material, callers=callers)) as (port, _):
+        told = await Unbelieved("b.test.spillover").look("127.0.0.1", port)
+        assert told == f"; it shows {described(material.leaf)}"
 
 
 def test_what_cannot_be_read_is_not_told(material, monkeypatch):
@@ -63,40 +62,32 @@ def test_what_cannot_be_read_is_not_told(material, monkeypatch):
     assert unbelieved._in_words(der) is None
 
 
-def test_who_was_looked_at_is_let_go_of(material):
+@ON_ASYNCIO
+async def test_who_was_looked_at_is_let_go_of(loop, material):
     """At once: it may have few connections."""
-
-    async def main():
-        context = server_context(material, callers=ssl.CERT_NONE)
-        async with serving(context) as (port, came):
-            assert await unbelieved.certificate_shown("127.0.0.1", port, "a.test.spillover")
-            await until(lambda: came and came[0].is_closing())
-
-    asyncio.run(main())
+    context = server_context(material, callers=ssl.CERT_NONE)
+    async with serving(context) as (port, came):
+        assert await unbelieved.certificate_shown("127.0.0.1", port, "a.test.spillover")
+        await until(lambda: came and came[0].is_closing())
 
 
-def test_it_is_looked_at_now_and_then(material, monkeypatch):
-    async def main():
-        context = server_context(material, callers=ssl.CERT_NONE)
-        async with serving(context) as (port, came):
-            seen = Unbelieved("a.test.spillover")
-            told = {await seen.look("127.0.0.1", port) for _ in range(5)}
-            await until(lambda: len(came) == 1)
-            assert len(told) == 1
-            monkeypatch.setattr(securing, "LOOK_AGAIN_S", 0.0)
-            assert {await seen.look("127.0.0.1", port)} == told
-            await until(lambda: len(came) == 2)
-
-    asyncio.run(main())
+@ON_ASYNCIO
+async def test_it_is_looked_at_now_and_then(loop, material, monkeypatch):
+    context = server_context(material, callers=ssl.CERT_NONE)
+    async with serving(context) as (port, came):
+        seen = Unbelieved("a.test.spillover")
+        told = {await seen.look("127.0.0.1", port) for _ in range(5)}
+        await until(lambda: len(came) == 1)
+        assert len(told) == 1
+        monkeypatch.setattr(securing, "LOOK_AGAIN_S", 0.0)
+        assert {await seen.look("127.0.0.1", port)} == told
+        await until(lambda: len(came) == 2)
 
 
-def test_nothing_is_told_of_who_shows_none(monkeypatch):
+async def test_nothing_is_told_of_who_shows_none(monkeypatch):
     """Who speaks no TLS, who says nothing, and who is not there."""
     monkeypatch.setattr(unbelieved, "LOOK_S", 0.2)
 
-    async def main():
-        async with serving(None) as (port, _):
-            assert not await Unbelieved("a.test.spillover").look("127.0.0.1", port)
+    async with serving(None) as (port, _):
         assert not await Unbelieved("a.test.spillover").look("127.0.0.1", port)
-
-    asyncio.run(main())
+    assert not await Unbelieved("a.test.spillover").look("127.0.0.1", port)
