@@ -5,21 +5,13 @@ cost least, and comes back to where it went.
 from __future__ import annotations
 
 import asyncio
-from random import Random
-
-import pytest
 
 from spillover.core.overflow.events import Drain, Resume
-from spillover.core.overflow.machine import NodeMachine
-from spillover.live.overflow.shell import NodeShell
-from support.copies import copy_of
-from support.federation import run, until
+from support.federation import until
 from support.passed_requests import get
 from support.proxy_doors import doors
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-SEED = 1
-
 
 TURN, NEXT_TURN, SMALL, LARGE = 400_000, 420_000, 1_000, 8_000_000
 """Sizes that differ by more than the mood of a machine: a large request is as long as
@@ -78,91 +70,22 @@ async def path_of(here, session, size):
     return (await here.ask(ask(session, size))).get(b"spillover-path")
 
 
-def gist(command):
-    """A command without the bytes of its request, of which no two objects are equal."""
-    return type(command), getattr(command, "ref", None), getattr(command, "neighbor", None)
-
-
-class Journaled:
-    """A maker of nodes that writes down what comes to node a, and what that commands."""
-
-    def __init__(self):
-        self.log, self.commands = [], []
-
-    def __call__(self, topology, cluster, **told):
-        if cluster != "a":
-            return NodeShell(topology, cluster, **told)
-        told["journal"] = lambda event, now_s: self.log.append((copy_of(event), now_s))
-        self.shell = shell = NodeShell(topology, cluster, **told)
-        handle = shell.machine.handle
-
-        def recorded(event, now_s):
-            given = handle(event, now_s)
-            self.commands.append(list(map(gist, given)))
-            return given
-
-        shell.machine.handle = recorded
-        return shell
-
-    def replayed(self):
-        """What a new machine commands for the same events."""
-        machine = self.shell.machine
-        ways = [(row.id, row.delay_s) for row in machine.neighbors]
-        random = Random(f"{SEED}/node/a")
-        again = NodeMachine(machine.settings, ways, random, self.shell.started_s)
-        return [list(map(gist, again.handle(event, now_s))) for event, now_s in self.log]
-
-
-@pytest.mark.parametrize("policy", ["adaptive", "paper"])
-def test_a_conversation_goes_elsewhere_for_the_wait_and_comes_back_for_what_it_finds(policy):
-    """Whatever the policy: servers are free everywhere. A journal of the home repeats it."""
-    shell = Journaled()
-
-    async def main():
-        told = {"affinity": "header:X-Session", "servers": 50}
-        fields = {"policy": policy, "delay_ms": 1.0}
-        async with doors("a", "b", cluster=told, shell=shell, **fields) as here:
-            service = Service(here)
-            here.service.answer = service.answer
-            assert await path_of(here, b"first", TURN) == "a"
-            assert await path_of(here, None, SMALL) == "a", "of no session"
-            waiting = await keep_busy(here, "a", "b")
-            assert await path_of(here, b"moves", TURN) == "a,b"
-            assert await path_of(here, b"x" * 4_000, SMALL) == "a,b"
-            assert await path_of(here, None, SMALL) == "a,b"
-            service.goes_on.set()
-            for client in waiting:
-                await client.answer()
-            await until(here.is_idle)
-            assert await path_of(here, b"moves", NEXT_TURN) == "a,b", "it finds what it had"
-            assert await path_of(here, b"first", NEXT_TURN) == "a"
-            assert await path_of(here, b"new", SMALL) == "a"
-
-    run(main)
-    assert shell.replayed() == shell.commands
-
-
-@pytest.mark.parametrize(
-    "each", [{"b": {"affinity": None}}, {"a": {"affinity": None}}], ids=["there", "here"]
-)
-def test_a_site_without_affinity_neither_sends_nor_gets_what_could_run_at_home(each):
-    async def main():
-        told = {"affinity": "header:X-Session", "servers": 50}
-        async with doors("a", "b", cluster=told, each=each) as here:
-            service = Service(here)
-            here.service.answer = service.answer
-            for cluster in "ab":
-                await here.ask(ask(b"first", TURN), cluster=cluster)
-            waiting = await keep_busy(here, "a", "b")
-            for session in (b"one", b"two", b"three"):
-                assert await path_of(here, session, SMALL) == "a"
-            service.goes_on.set()
-            for client in waiting:
-                await client.answer()
-            b = here["b"].machine
-            if each.get("b"):
-                assert not any(row.report.places for row in here["a"].machine.neighbors)
-            else:
-                assert not any(row.report.places for row in b.neighbors)
-
-    run(main)
+async def test_a_conversation_goes_elsewhere_for_the_wait_and_comes_back_for_what_it_finds():
+    """Servers are free everywhere."""
+    told = {"affinity": "header:X-Session", "servers": 50}
+    async with doors("a", "b", cluster=told, policy="adaptive", delay_ms=1.0) as here:
+        service = Service(here)
+        here.service.answer = service.answer
+        assert await path_of(here, b"first", TURN) == "a"
+        assert await path_of(here, None, SMALL) == "a", "of no session"
+        waiting = await keep_busy(here, "a", "b")
+        assert await path_of(here, b"moves", TURN) == "a,b"
+        assert await path_of(here, b"x" * 4_000, SMALL) == "a,b"
+        assert await path_of(here, None, SMALL) == "a,b"
+        service.goes_on.set()
+        for client in waiting:
+            await client.answer()
+        await until(here.is_idle)
+        assert await path_of(here, b"moves", NEXT_TURN) == "a,b", "it finds what it had"
+        assert await path_of(here, b"first", NEXT_TURN) == "a"
+        assert await path_of(here, b"new", SMALL) == "a"

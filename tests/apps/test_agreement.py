@@ -5,10 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from spillover.live.overflow import wire
-from spillover.live.overflow.identity import TURNED_AWAY_MAX, Peers, TurnedAway
 from spillover.live.overflow.protocol import SPOKEN
 from spillover.model.request import Request
 
@@ -28,87 +25,53 @@ async def says(nodes, node, text):
     assert state["neighbors"][0]["disagreement"] == text
 
 
-def told(caplog, words):
-    """(neighbor, level) of each such line."""
-    said = [(record.msg, record.levelname) for record in caplog.records]
-    return [
-        (message.fields["neighbor"], level)
-        for message, level in said
-        if getattr(message, "words", "") == words
-    ]
-
-
-def test_another_federation_gets_no_work(nodes):
+async def test_another_federation_gets_no_work(nodes):
     """Nor does it give any, in whatever way it asks; where one of the two has no name, there is
     nothing to compare."""
     request = Request("r", keyed=False, work=b"1", path=("a",))
-
-    async def main():
-        topology = nodes.topology_of("a", "b", clusters={"a": {"queue_limit": 0}})
-        async with nodes.Federation(topology, absent=("b",)) as federation:
-            a = federation["a"]
-            await begin(nodes, federation, "b", name="other")
-            b = federation["b"]
-            await says(nodes, a, "federation: 'test' here, 'other' there")
-            await says(nodes, b, "federation: 'other' here, 'test' there")
-            assert 429 in [(await one).status for one in [a.post(1) for _ in range(3)]]
-            wrong = wire.Caller("a", "b", "test")
-            calls = [
-                (SPOKEN[0].forward, b"".join(wire.encode_forward(request, wrong, 1.0))),
-                (SPOKEN[0].cancel, wire.encode_cancel("r", wrong)),
-            ]
-            for path, body in calls:
-                status, _, problem = await b.send("POST", path, body)
-                assert (status, problem["reason"]) == (403, "not_a_neighbor")
-                assert problem["detail"] == "federation: 'other' here, 'test' there"
-            _, seen = await a.get("/federation")
-            assert "unreachable" in seen["clusters"]["b"]
-            assert b.ledger.foreign["received"] == 0
-            await federation.stop("b")
-            await begin(nodes, federation, "b", name="other", is_named=False)
-            await nodes.until(federation.all_linked)
-            await says(nodes, federation["a"], None)
-
-    nodes.run(main)
+    topology = nodes.topology_of("a", "b", clusters={"a": {"queue_limit": 0}})
+    async with nodes.Federation(topology, absent=("b",)) as federation:
+        a = federation["a"]
+        await begin(nodes, federation, "b", name="other")
+        b = federation["b"]
+        await says(nodes, a, "federation: 'test' here, 'other' there")
+        await says(nodes, b, "federation: 'other' here, 'test' there")
+        assert 429 in [(await one).status for one in [a.post(1) for _ in range(3)]]
+        wrong = wire.Caller("a", "b", "test")
+        calls = [
+            (SPOKEN[0].forward, b"".join(wire.encode_forward(request, wrong, 1.0))),
+            (SPOKEN[0].cancel, wire.encode_cancel("r", wrong)),
+        ]
+        for path, body in calls:
+            status, _, problem = await b.send("POST", path, body)
+            assert (status, problem["reason"]) == (403, "not_a_neighbor")
+            assert problem["detail"] == "federation: 'other' here, 'test' there"
+        _, seen = await a.get("/federation")
+        assert "unreachable" in seen["clusters"]["b"]
+        assert b.ledger.foreign["received"] == 0
+        await federation.stop("b")
+        await begin(nodes, federation, "b", name="other", is_named=False)
+        await nodes.until(federation.all_linked)
+        await says(nodes, federation["a"], None)
 
 
-def test_another_cluster_at_a_neighbors_address(nodes):
+async def test_another_cluster_at_a_neighbors_address(nodes):
     """Another testbed has taken the port of a node that died: it knows a cluster a of its own, and
     is not taken for b all the same. When b is back, all is well."""
-
-    async def main():
-        topology = nodes.topology_of("a", "b", clusters={"a": {"queue_limit": 0}})
-        async with nodes.Federation(topology) as federation:
-            a, port = federation["a"], federation["b"].url
-            await federation.stop("b")
-            stranger = nodes.topology_of("a", "x").with_urls({"a": a.url, "x": port})
-            own, federation.topology = federation.topology, replace(stranger, name="other")
-            await federation.start("x")
-            federation.topology = own
-            await says(nodes, a, "at its address is cluster 'x' of federation 'other'")
-            row = federation["x"].shell.neighborhood.peers.turned_away()["a"]
-            assert row[0] == "it looks for cluster 'b', this is 'x'"
-            assert 429 in [(await one).status for one in [a.post(1) for _ in range(3)]]
-            assert federation["x"].ledger.foreign["received"] == 0
-            await federation.stop("x")
-            await nodes.until(lambda: a.shell.neighborhood.peers.agreements[0].disagreement is None)
-            await federation.start("b")
-            await nodes.until(federation.all_linked)
-
-    nodes.run(main)
-
-
-def test_what_is_remembered_of_those_turned_away_is_bounded(nodes, caplog):
-    """The oldest is forgotten; each is told once for each reason; what is no cluster's name is not
-    remembered at all."""
-    topology = nodes.topology_of("a", "b")
-    peers = Peers(topology, "a")
-    callers = [wire.Caller(f"c{number}") for number in range(TURNED_AWAY_MAX + 8)]
-    callers += [callers[-1], wire.Caller("no name"), wire.Caller(""), wire.Caller("b", "b" * 10**6)]
-    for caller in callers:
-        with pytest.raises(TurnedAway) as raised:
-            peers.neighbor(caller)
-        assert len(str(raised.value)) < 1000
-    kept = peers.turned_away()
-    assert list(kept) == [*(f"c{number}" for number in range(9, TURNED_AWAY_MAX + 8)), "b"]
-    assert peers.neighbor(wire.Caller("b")) == peers.neighbor(wire.Caller("b", "a", "test")) == 0
+    topology = nodes.topology_of("a", "b", clusters={"a": {"queue_limit": 0}})
+    async with nodes.Federation(topology) as federation:
+        a, port = federation["a"], federation["b"].url
+        await federation.stop("b")
+        stranger = nodes.topology_of("a", "x").with_urls({"a": a.url, "x": port})
+        own, federation.topology = federation.topology, replace(stranger, name="other")
+        await federation.start("x")
+        federation.topology = own
+        await says(nodes, a, "at its address is cluster 'x' of federation 'other'")
+        row = federation["x"].shell.neighborhood.peers.turned_away()["a"]
+        assert row[0] == "it looks for cluster 'b', this is 'x'"
+        assert 429 in [(await one).status for one in [a.post(1) for _ in range(3)]]
+        assert federation["x"].ledger.foreign["received"] == 0
+        await federation.stop("x")
+        await nodes.until(lambda: a.shell.neighborhood.peers.agreements[0].disagreement is None)
+        await federation.start("b")
+        await nodes.until(federation.all_linked)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from spillover.client import AsyncSpillover, Rejected, Retries
 from spillover.model.errors import InputError
 from spillover.workloads.generated import poisson
-from spillover_loadgen import clients_driver, driver
+from spillover_loadgen import driver
 from spillover_loadgen.record import Outcome
 from spillover_loadgen.targets import check_targets
 from support.api_tokens import SECRETS, access_of_tests, shown_by
@@ -64,20 +62,5 @@ def test_load_is_made_with_an_api_token(nodes):
         await check_targets(targets, headers=shown_by("reader"))
         with pytest.raises(InputError, match="found cluster a there"):
             await check_targets({"b": node.url}, headers=shown_by("reader"))
-
-    with_node(nodes, check)
-
-
-def test_connected_clients_have_sessions_with_an_api_token(nodes):
-    async def check(node):
-        load = clients_driver.ClientsLoad(
-            nodes=(node.url,), clients=3, rule="stratified", virtual_nodes=1, duration_s=0.3,
-            change_wait_s=0.0, rate_per_s=50.0, service_ms=1.0, seed=1,
-        )  # fmt: skip
-        seen = []
-        told = await clients_driver.run(load, asyncio.Event(), seen.append, shown_by("submitter"))
-        assert told["clients"] == {"a": 3}
-        assert told["requests"]["ok"] > 0
-        assert told["requests"]["failed"] == 0
 
     with_node(nodes, check)

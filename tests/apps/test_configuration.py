@@ -7,13 +7,11 @@ import json
 import logging
 from dataclasses import replace
 
-import pytest
 import yaml
 
 from spillover.apps.node.console_view import cluster_view
 from spillover.apps.node.views import NodeState
 from spillover.inputs.topology_file import short_text
-from spillover.live.overflow.report_repeats import SAID_TIMES
 from spillover.model.topology import Link
 
 
@@ -36,105 +34,55 @@ def version(node):
     return node.shell.neighborhood.configured.stamp.version
 
 
-def test_what_is_set_at_one_node_all_go_by(nodes):
+async def test_what_is_set_at_one_node_all_go_by(nodes):
     """Over two hops, limits and the policy too."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b", "c")) as federation:
-            a, c = federation["a"], federation["c"]
-            told = await fields_of(a)
-            told |= {"default_deadline_ms": 900.0, "payload_limit_bytes": 100, "policy": "paper"}
-            told["clusters"][2] |= {"queue_limit": 7, "servers": 3}
-            status, answer = await put(a, told, 0)
-            assert (status, answer["version"], answer["by"]) == (200, 1, "a")
-            await nodes.until(lambda: all(version(node) == 1 for node in federation.nodes.values()))
-            assert (c.machine.settings.queue_limit, c.machine.servers.total) == (7, 3)
-            assert c.machine.policy == "paper"
-            assert (await c.post("x" * 100)).status == 413
-            _, state = await c.get("/state")
-            told = {"version": 1, "by": "a", "superseded": None, "removed": False}
-            assert state["configuration"] == told
-            metrics = (await c.client.request("GET", "/metrics", timeout_s=5.0)).body
-            assert b'spillover_configuration_version{cluster="c"} 1.0' in metrics
-            assert b'spillover_configuration_changes_total{cluster="c"} 1.0' in metrics
-
-    nodes.run(main)
+    async with nodes.Federation(nodes.topology_of("a", "b", "c")) as federation:
+        a, c = federation["a"], federation["c"]
+        told = await fields_of(a)
+        told |= {"default_deadline_ms": 900.0, "payload_limit_bytes": 100, "policy": "paper"}
+        told["clusters"][2] |= {"queue_limit": 7, "servers": 3}
+        status, answer = await put(a, told, 0)
+        assert (status, answer["version"], answer["by"]) == (200, 1, "a")
+        await nodes.until(lambda: all(version(node) == 1 for node in federation.nodes.values()))
+        assert (c.machine.settings.queue_limit, c.machine.servers.total) == (7, 3)
+        assert c.machine.policy == "paper"
+        assert (await c.post("x" * 100)).status == 413
+        _, state = await c.get("/state")
+        told = {"version": 1, "by": "a", "superseded": None, "removed": False}
+        assert state["configuration"] == told
+        metrics = (await c.client.request("GET", "/metrics", timeout_s=5.0)).body
+        assert b'spillover_configuration_version{cluster="c"} 1.0' in metrics
+        assert b'spillover_configuration_changes_total{cluster="c"} 1.0' in metrics
 
 
-def test_neighbors_hear_of_a_configuration_at_once_though_nothing_else_is_new(nodes):
-    """What was said again and again, and so is not said for a while, is said anew."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            a, heard = federation["a"], []
-            a.shell.neighborhood.streams.open(a.machine.neighbors.index["b"], heard.append)
-            await nodes.until(lambda: sum(b"sequence" in line for line in heard) > SAID_TIMES)
-            assert (await put(a, await fields_of(a), 0))[0] == 200
-            told = a.shell.neighborhood.configured.told.encode()
-            assert any(told in line for line in heard)
-
-    nodes.run(main)
-
-
-def test_a_cluster_comes_and_goes(nodes):
+async def test_a_cluster_comes_and_goes(nodes):
     """It gets work from those that it is linked to, and says that it is removed once it is."""
+    whole = nodes.topology_of("a", "b", "f", links=[("a", "b"), ("b", "f")])
+    federation = nodes.Federation(whole)
+    async with federation:
+        whole = federation.topology
+        small = replace(
+            whole, clusters=whole.clusters[:2], links=(Link(between=("a", "b"), delay_ms=0.0),)
+        )
+        a, b, f = (federation[c] for c in "abf")
+        assert (await put(a, small))[0] == 200
+        await nodes.until(lambda: f.shell.neighborhood.configured.removed)
+        await nodes.until(lambda: not f.machine.neighbors.index)
+        await nodes.until(lambda: set(b.machine.neighbors.index) == {"a"})
+        assert f.machine.draining
+        assert (await f.get("/state"))[1]["configuration"]["removed"]
+        assert version(f) == 1
 
-    async def main():
-        whole = nodes.topology_of("a", "b", "f", links=[("a", "b"), ("b", "f")])
-        federation = nodes.Federation(whole)
-        async with federation:
-            whole = federation.topology
-            small = replace(
-                whole, clusters=whole.clusters[:2], links=(Link(between=("a", "b"), delay_ms=0.0),)
-            )
-            a, b, f = (federation[c] for c in "abf")
-            assert (await put(a, small))[0] == 200
-            await nodes.until(lambda: f.shell.neighborhood.configured.removed)
-            await nodes.until(lambda: not f.machine.neighbors.index)
-            await nodes.until(lambda: set(b.machine.neighbors.index) == {"a"})
-            assert f.machine.draining
-            assert (await f.get("/state"))[1]["configuration"]["removed"]
-            assert version(f) == 1
-
-            assert (await put(a, whole))[0] == 200
-            await nodes.until(lambda: "f" in b.machine.neighbors.index)
-            await nodes.until(lambda: "b" in f.machine.neighbors.index)
-            await nodes.until(lambda: b.may_send_to("f") and f.may_send_to("b"))
-            neighbors = b.machine.neighbors
-            joined = neighbors.by_handle[neighbors.index["f"]]
-            assert joined.ramp_since_s is not None, "it is given little at first"
-            assert not f.machine.draining
-            assert not (await f.get("/state"))[1]["configuration"]["removed"]
-            assert [version(node) for node in (a, b, f)] == [2, 2, 2]
-
-    nodes.run(main)
-
-
-def test_a_node_with_an_old_file_learns_what_counts(nodes):
-    """Also that it was removed while it was down: nobody is its neighbor any more then."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b", "c")) as federation:
-            a = federation["a"]
-            await federation.stop("c")
-            told = await fields_of(a)
-            told["max_hops"] = 3
-            await put(a, told, 0)
-            c = await federation.start("c")
-            assert version(c) == 0
-            await nodes.until(lambda: version(c) == 1 and c.machine.settings.max_hops == 3)
-
-            await federation.stop("c")
-            told["clusters"].pop()
-            told["links"].pop()
-            assert (await put(a, told, 1))[0] == 200
-            await nodes.until(lambda: version(federation["b"]) == 2)
-            await nodes.until(lambda: not federation["b"].machine.neighbors.index.get("c"))
-            c = await federation.start("c")
-            await nodes.until(lambda: c.shell.neighborhood.configured.removed)
-            assert version(c) == 2
-
-    nodes.run(main)
+        assert (await put(a, whole))[0] == 200
+        await nodes.until(lambda: "f" in b.machine.neighbors.index)
+        await nodes.until(lambda: "b" in f.machine.neighbors.index)
+        await nodes.until(lambda: b.may_send_to("f") and f.may_send_to("b"))
+        neighbors = b.machine.neighbors
+        joined = neighbors.by_handle[neighbors.index["f"]]
+        assert joined.ramp_since_s is not None, "it is given little at first"
+        assert not f.machine.draining
+        assert not (await f.get("/state"))[1]["configuration"]["removed"]
+        assert [version(node) for node in (a, b, f)] == [2, 2, 2]
 
 
 def cut(federation, one, other, *, is_cut):
@@ -177,80 +125,53 @@ def test_of_two_that_are_set_apart_the_higher_wins_and_the_loser_is_told(nodes, 
         nodes.run(main)
 
 
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        (lambda _: "", "topology"),
-        (lambda _: "clusters: [", "topology"),
-        (lambda told: told | {f"k{n}": n for n in range(60_000)}, "topology"),
-        (lambda _: "{" + ",".join(f"k{n}: 1" for n in range(60_000)) + "}", "topology"),
-        (lambda told: told | {"clusters": []}, "topology.clusters"),
-        (lambda told: told | {"clusters": told["clusters"] * 2}, "topology.clusters[2].id"),
-        (
-            lambda told: told | {"links": [{"between": ["a", "z"]}]},
-            "topology.links[0].between",
-        ),
-        (lambda told: told | {"links": told["links"] * 2}, "topology.links[1].between"),
-        (lambda told: told | {"clusters": told["clusters"][1:], "links": []}, "topology.clusters"),
-        (
-            lambda told: told | {"clusters": [*told["clusters"], {"id": "c", "servers": 1}]},
-            "topology.clusters[2].url",
-        ),
-        (
-            lambda told: (
-                told
-                | {"clusters": [*told["clusters"], {"id": "c", "servers": 1, "url": "nonsense"}]}
-            ),
-            "topology.clusters[2].url",
-        ),
-        (lambda told: told | {"name": "another"}, "topology.name"),
-        (lambda told: told | {"nonsense": 1}, "topology.nonsense"),
-        (lambda told: told | {"gossip_period_ms": 99.0}, "topology.gossip_period_ms"),
-    ],
-)
-def test_what_is_wrong_is_refused_in_one_line_and_nothing_changes(nodes, change, field):
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            a = federation["a"]
-            status, answer = await put(a, change(await fields_of(a)), 0)
-            assert (status, answer["reason"]) == (422, "invalid")
+WRONG = [
+    (lambda _: "", "topology"),
+    (lambda told: told | {f"k{n}": n for n in range(60_000)}, "topology"),
+    (lambda told: told | {"clusters": []}, "topology.clusters"),
+    (lambda told: told | {"clusters": told["clusters"] * 2}, "topology.clusters[2].id"),
+    (lambda told: told | {"links": [{"between": ["a", "z"]}]}, "topology.links[0].between"),
+    (lambda told: told | {"clusters": told["clusters"][1:], "links": []}, "topology.clusters"),
+    (
+        lambda told: told | {"clusters": [*told["clusters"], {"id": "c", "servers": 1}]},
+        "topology.clusters[2].url",
+    ),
+    (lambda told: told | {"name": "another"}, "topology.name"),
+    (lambda told: told | {"nonsense": 1}, "topology.nonsense"),
+]
+"""Each of these changes, and the field that it is told of by. Files are tested in tests/inputs."""
+
+
+async def test_what_is_wrong_is_refused_in_one_line_and_nothing_changes(nodes):
+    async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+        a = federation["a"]
+        told = await fields_of(a)
+        for change, field in WRONG:
+            status, answer = await put(a, change(told), 0)
+            assert (status, answer["reason"]) == (422, "invalid"), field
             assert answer["detail"].startswith(f"body.{field}: "), answer["detail"]
             assert "expected" in answer["detail"]
             assert "\n" not in answer["detail"]
-            assert version(a) == 0
-
-    nodes.run(main)
-
-
-def test_an_older_version_is_a_conflict(nodes):
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            a = federation["a"]
-            told = await fields_of(a)
-            assert (await put(a, told, 0))[0] == 200
-            status, answer = await put(a, told, 0)
-            assert (status, answer["reason"]) == (409, "version_conflict")
-            assert (answer["version"], answer["by"]) == (1, "a")
-
-    nodes.run(main)
+        assert version(a) == 0
+        assert (await put(a, told, 0))[0] == 200
+        status, answer = await put(a, told, 0)
+        assert (status, answer["reason"]) == (409, "version_conflict")
+        assert (answer["version"], answer["by"]) == (1, "a")
 
 
-def test_only_nodes_of_the_federation_are_told(nodes):
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            a = federation["a"]
-            for hello, status in [
-                ("from=z&to=a&federation=test", 200),
-                ("from=z&to=a&federation=other", 403),
-                ("from=z&to=b&federation=test", 403),
-                ("nonsense", 403),
-            ]:
-                headers = [(b"spillover-peer", hello.encode())]
-                told = await a.send("GET", "/peer/v2/configuration", headers=headers)
-                assert told[0] == status, told
-            assert (await a.send("GET", "/peer/v2/configuration"))[0] == 403
-
-    nodes.run(main)
+async def test_only_nodes_of_the_federation_are_told(nodes):
+    async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+        a = federation["a"]
+        for hello, status in [
+            ("from=z&to=a&federation=test", 200),
+            ("from=z&to=a&federation=other", 403),
+            ("from=z&to=b&federation=test", 403),
+            ("nonsense", 403),
+        ]:
+            headers = [(b"spillover-peer", hello.encode())]
+            told = await a.send("GET", "/peer/v2/configuration", headers=headers)
+            assert told[0] == status, told
+        assert (await a.send("GET", "/peer/v2/configuration"))[0] == 403
 
 
 def test_a_site_that_goes_by_its_own_operators_takes_no_configuration_from_a_neighbor(
@@ -286,22 +207,3 @@ def test_a_site_that_goes_by_its_own_operators_takes_no_configuration_from_a_nei
         nodes.run(main)
     words = [one.msg.words for one in caplog.records if "not taken" in str(one.msg)]
     assert 1 <= len(words) <= 3  # each of them once, however often it is heard
-
-
-def test_such_a_site_tells_of_each_neighbor_that_goes_by_another_one(nodes, caplog):
-    """Once of each, however often it is heard."""
-
-    async def main():
-        topology = nodes.topology_of("d", "e", "f", links=map(tuple, ("de", "ef", "fd")))
-        async with nodes.Federation(topology, wary=("e",)) as federation:
-            d = federation["d"]
-            assert (await put(d, await fields_of(d) | {"max_hops": 3}))[0] == 200
-            await nodes.until(lambda: {"d", "f"} <= set(said()))
-        assert sorted(said()) == ["d", "f"]
-
-    def said():
-        taken = [one.msg for one in caplog.records if "is not taken" in str(one.msg)]
-        return [one.fields["neighbor"] for one in taken]
-
-    with caplog.at_level(logging.WARNING):
-        nodes.run(main)

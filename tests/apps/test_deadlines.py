@@ -4,24 +4,16 @@ use, answers that somebody has come for.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 
 import pytest
 
 from spillover.apps.http import connection
+from support.federation import answer_of
 
 KEY = b"Idempotency-Key: k\r\n"
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
-
-
-def with_node(nodes, check, **fields):
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", **fields)) as federation:
-            await check(federation["a"])
-
-    nodes.run(main)
 
 
 def body(service_ms):
@@ -33,26 +25,14 @@ def head(length, *lines):
     return b"POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%b\r\n" % (length, told)
 
 
-async def connect(node):
-    return await asyncio.open_connection("127.0.0.1", int(node.url.rpartition(":")[2]))
-
-
-async def answer_on(reader):
-    """(status, body) of the next answer on a connection that stays open."""
-    lines = (await reader.readuntil(b"\r\n\r\n")).lower()
-    length = int(lines.partition(b"content-length: ")[2].split()[0])
-    return int(lines.split()[1]), json.loads(await reader.readexactly(length))
-
-
 @pytest.mark.parametrize("how", ["joins", "asks"])
-def test_who_was_answered_hears_nothing_at_the_deadline(nodes, how):
+async def test_who_was_answered_hears_nothing_at_the_deadline(nodes, how):
     """What came unasked would be taken for the answer to the next request on the connection."""
-
-    async def check(node):
+    async with nodes.alone() as node:
         first = node.post({"service_ms": 250}, id="k")
         await nodes.until(lambda: node.machine.servers.busy)
         work = body(250)
-        reader, writer = await connect(node)
+        reader, writer = await node.connect()
         if how == "joins":
             writer.write(head(len(work), KEY, b"Spillover-Deadline-Ms: 400\r\n") + work)
         else:
@@ -60,67 +40,56 @@ def test_who_was_answered_hears_nothing_at_the_deadline(nodes, how):
         ref = node.shell.requests.home.find("k").ref
         await nodes.until(lambda: len(node.shell.requests.waiters.of(ref)) == 2)
         over_s = time.monotonic() + 0.4
-        assert (await answer_on(reader))[0] == 200
+        assert (await answer_of(reader))[0] == 200
         assert (await first).status == 200
         await nodes.until(lambda: time.monotonic() > over_s + 0.05)
         writer.write(GET)
-        status, told = await answer_on(reader)
+        status, told = await answer_of(reader)
         assert status == 200
         assert "reason" not in told
         assert "result" not in told
         writer.close()
 
-    with_node(nodes, check)
-
 
 @pytest.mark.parametrize(("body_after_s", "deadline_ms"), [(0.2, 400), (0.4, 500)])
-def test_the_deadline_counts_from_the_head(nodes, monkeypatch, body_after_s, deadline_ms):
+async def test_the_deadline_counts_from_the_head(nodes, monkeypatch, body_after_s, deadline_ms):
     """Whether the body was collected ahead or read by a task: who sends it slowly gets no more
     time than others."""
     monkeypatch.setattr(connection, "DIRECT_WITHIN_S", 0.3)
     work = body(300)
-
-    async def check(node):
-        reader, writer = await connect(node)
+    async with nodes.alone() as node:
+        reader, writer = await node.connect()
         writer.write(head(len(work), b"Spillover-Deadline-Ms: %d\r\n" % deadline_ms) + work[:5])
         begun_s = time.monotonic()
         await nodes.until(lambda: time.monotonic() > begun_s + body_after_s)
         writer.write(work[5:])
-        status, problem = await answer_on(reader)
+        status, problem = await answer_of(reader)
         assert (status, problem["reason"]) == (504, "deadline_exceeded")
         writer.close()
 
-    with_node(nodes, check)
 
-
-def test_a_failure_that_was_told_is_fetched(nodes):
+async def test_a_failure_that_was_told_is_fetched(nodes):
     """Or a node that drains would wait for somebody to come for it again."""
-
-    async def check(node):
+    async with nodes.alone() as node:
         lines = [(b"Prefer", b"respond-async, wait=9"), (b"Spillover-Deadline-Ms", b"30")]
         response = await node.post({"service_ms": 5000}, id="k", headers=lines)
         assert response.status == 504
         assert node.shell.requests.home.unfetched == 0
 
-    with_node(nodes, check)
 
-
-def test_a_connection_that_was_just_used_stays_open(nodes):
+async def test_a_connection_that_was_just_used_stays_open(nodes):
     """What counts is the last answer."""
-
-    async def check(node):
+    async with nodes.alone() as node:
         await node.client.close()
         connections = node.server.server_state.connections
         await nodes.until(lambda: not connections)
-        reader, writer = await connect(node)
+        reader, writer = await node.connect()
         for _ in range(2):
             asked_s = time.monotonic()
             writer.write(GET)
-            assert (await answer_on(reader))[0] == 200
+            assert (await answer_of(reader))[0] == 200
             (connection,) = connections
             assert connection.due_s >= asked_s + node.server.bounds.idle_s
         connection.due_s = 0.0
         assert await reader.read() == b""
         writer.close()
-
-    with_node(nodes, check)

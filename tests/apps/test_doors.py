@@ -21,7 +21,7 @@ from spillover.apps.node.doors import DOORS, TABLE
 from spillover.inputs.api_tokens import new_api_token
 from spillover.model.access import Role
 from support.api_tokens import SECRETS, access_of_tests, bearer, shown_by, tokens_of_tests
-from support.doors import REASONS, STRANGERS, VERBS, expected, filled
+from support.doors import REASONS, STRANGERS, expected, filled, verbs_of
 
 CALLERS = (*STRANGERS, "submitter", "reader", "operator", "other")
 """The last one is of another tenant."""
@@ -41,7 +41,7 @@ TABLE_S = 100.0
 
 def with_node(nodes, check):
     async def main():
-        topology, access = nodes.topology_of("a", "b", client_sessions_max=0), access_of_tests()
+        topology, access = nodes.topology_of("a", client_sessions_max=0), access_of_tests()
         async with nodes.Federation(topology, access=access) as federation:
             await _be_revoked(federation["a"], access)
             await check(federation["a"])
@@ -61,7 +61,10 @@ async def _be_revoked(node, access):
 def test_every_door_is_open_to_those_it_is_for_and_to_nobody_else(nodes):
     async def check(node):
         async with httpx.AsyncClient(base_url=node.url, trust_env=False) as client:
-            for path, verb, caller in product(DOORS, VERBS, CALLERS):
+            knocks = product(CALLERS, [(path, verb) for path in DOORS for verb in verbs_of(path)])
+            for caller, (path, verb) in knocks:
+                if caller in ("wrong", "revoked") and verb != "GET":
+                    continue  # as whoever shows none
                 told = expected(caller, path, verb)
                 found = await reason_of(client, verb, filled(path), shown_by(caller))
                 doors_say = found in ("unauthenticated", "forbidden")
@@ -104,20 +107,6 @@ def test_all_that_the_app_answers_to_stands_in_the_table(nodes):
     with_node(nodes, check)
 
 
-def test_without_api_tokens_all_doors_are_open(nodes):
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a")) as federation:
-            node = federation["a"]
-            for path in ("/state", "/metrics", "/federation", "/docs"):
-                response = await node.client.request("GET", path, timeout_s=5.0)
-                assert response.status == 200, path
-            assert (await node.send("POST", "/admin/drain"))[0] == 202
-            _, _, described = await node.send("GET", "/openapi.json")
-            assert "securitySchemes" not in described["components"]
-
-    nodes.run(main)
-
-
 WRONG = (
     *([(b"authorization", value)] for value in (b"", b"Bearer", b"Bearer ", b"Basic c2VjcmV0")),
     [(b"authorization", SECRETS["operator"].encode())],
@@ -130,27 +119,15 @@ WRONG = (
 )
 
 
-@pytest.mark.parametrize("headers", WRONG)
-def test_what_is_no_api_token_lets_nobody_in(nodes, headers):
+def test_what_is_no_api_token_lets_nobody_in(nodes):
     """Also on a connection that has shown a right one before."""
 
     async def check(node):
-        for path in ("/state", "/requests/x"):
+        for headers, path in product(WRONG, ("/state", "/requests/x")):
             await node.send("GET", path, headers=shown_by("other"))
             status, sent, problem = await node.send("GET", path, headers=headers)
-            assert (status, problem["reason"]) == (401, "unauthenticated")
+            assert (status, problem["reason"]) == (401, "unauthenticated"), headers
             assert sent[b"www-authenticate"].startswith(b"Bearer ")
-
-    with_node(nodes, check)
-
-
-def test_other_api_tokens_count_at_once_also_on_connections_that_are_open(nodes):
-    async def check(node):
-        access = node.server.config.app._doors.access
-        assert (await node.send("GET", "/state", headers=shown_by("reader")))[0] == 200
-        access.go_by(type(access.tokens)([]))
-        assert (await node.send("GET", "/state", headers=shown_by("reader")))[0] == 401
-        assert (await node.send("GET", "/requests/x", headers=shown_by("other")))[0] == 401
 
     with_node(nodes, check)
 
@@ -235,7 +212,7 @@ def test_each_act_of_an_operator_and_each_who_is_turned_away_is_a_line(nodes, ca
 
 def test_who_knocks_often_does_not_fill_the_disk(nodes, caplog):
     async def check(node):
-        asked = [node.send("GET", "/state", headers=bearer("x")) for _ in range(300)]
+        asked = [node.send("GET", "/state", headers=bearer("x")) for _ in range(10 * FAILED_PER_S)]
         told = await asyncio.gather(*asked)
         assert {status for status, _, _ in told} == {401}
 

@@ -6,8 +6,6 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 
-import pytest
-
 from spillover.apps.node import hot_paths
 from spillover.apps.node.views import NodeState
 
@@ -43,74 +41,56 @@ async def in_front_of_a_service(nodes, **fields):
         service.close()
 
 
-def test_every_end_is_counted_and_recent_ones_apart(nodes):
+async def test_every_end_is_counted_and_recent_ones_apart(nodes):
     """Of all time, and within the window with the times of what was done."""
-
-    async def main():
-        async with in_front_of_a_service(nodes) as node:
-            for _ in range(3):
-                assert (await node.post({"status": 200})).status == 200
-            assert (await node.post({"status": 500}, id="fails")).status == 502
-            late = [(b"Spillover-Deadline-Ms", b"0")]
-            assert (await node.post({"status": 200}, headers=late)).status == 504
-            await node.send("POST", "/admin/drain")
-            assert (await node.post({"status": 200})).status == 503
-            _, state = await node.get("/state")
-            assert [state[end] for end in ENDS] == [3, 1, 0, 1, 1]
-            assert state["ledger"]["home"]["failed"] == state["failed"] + state["rejected"]
-            recent = state["recent"]
-            assert [recent[end] for end in ("done", *ENDS[1:])] == [3, 1, 0, 1, 1]
-            assert recent["window_s"] == 10
-            assert 0.0 < recent["p50_ms"] <= recent["p99_ms"]
-
-    nodes.run(main)
+    async with in_front_of_a_service(nodes) as node:
+        for _ in range(3):
+            assert (await node.post({"status": 200})).status == 200
+        assert (await node.post({"status": 500}, id="fails")).status == 502
+        late = [(b"Spillover-Deadline-Ms", b"0")]
+        assert (await node.post({"status": 200}, headers=late)).status == 504
+        await node.send("POST", "/admin/drain")
+        assert (await node.post({"status": 200})).status == 503
+        _, state = await node.get("/state")
+        assert [state[end] for end in ENDS] == [3, 1, 0, 1, 1]
+        assert state["ledger"]["home"]["failed"] == state["failed"] + state["rejected"]
+        recent = state["recent"]
+        assert [recent[end] for end in ("done", *ENDS[1:])] == [3, 1, 0, 1, 1]
+        assert recent["window_s"] == 10
+        assert 0.0 < recent["p50_ms"] <= recent["p99_ms"]
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {},
-        {"health": "on vacation", "degraded": True, "recent": {"p50_ms": 1.5, "p90_ms": 2}},
-    ],
-)
-def test_states_of_other_versions_are_read(nodes, more):
+async def test_states_of_other_versions_are_read(nodes):
     """Of such as do not tell their failures yet, and of such as tell more."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            _, state = await federation["a"].get("/state")
-            new = {"failed", "rejected", "expired", "refused", "recent", "degraded", "health"}
-            old = {name: value for name, value in state.items() if name not in new}
-            del old["failed_share"], old["neighbors"][0]["degraded"]
-            read = NodeState.model_validate(old | more)
-            assert read.failed == read.refused == 0
-            assert read.degraded is more.get("degraded", False)
-            assert read.health == more.get("health", "well")
-            assert read.recent.p50_ms == more.get("recent", {}).get("p50_ms")
-
-    nodes.run(main)
+    async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+        _, state = await federation["a"].get("/state")
+        new = {"failed", "rejected", "expired", "refused", "recent", "degraded", "health"}
+        old = {name: value for name, value in state.items() if name not in new}
+        del old["failed_share"], old["neighbors"][0]["degraded"]
+        more = {"health": "on vacation", "degraded": True, "recent": {"p50_ms": 1.5, "p9": 2}}
+        read, later = (NodeState.model_validate(old | one) for one in ({}, more))
+        assert read.failed == read.refused == later.failed == 0
+        assert (read.degraded, read.health, read.recent.p50_ms) == (False, "well", None)
+        assert (later.degraded, later.health, later.recent.p50_ms) == (True, "on vacation", 1.5)
 
 
-def test_a_bug_is_told_with_the_story_of_the_request(nodes, monkeypatch, caplog):
+async def test_a_bug_is_told_with_the_story_of_the_request(nodes, monkeypatch, caplog):
     """To its client, and in the log with the traceback; the node goes on."""
 
     def broken(*_):
         raise RuntimeError("a bug")
 
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a")) as federation:
-            node = federation["a"]
-            with monkeypatch.context() as patch:
-                patch.setattr(hot_paths, "encode", broken)
-                response = await node.post(1, id="k")
-            told = json.loads(response.body)
-            assert (response.status, told["reason"], told["id"]) == (500, "internal", "k")
-            assert told["story"][0]["event"] == "decided"
-            (record,) = [one for one in caplog.records if one.exc_info]
-            said = record.msg.fields
-            assert (said["method"], said["path"]) == ("POST", "/requests")
-            assert (said["request_id"], said["story"]) == ("k", told["story"])
-            assert str(record.exc_info[1]) == "a bug"
-            assert (await node.post(1, id="l")).status == 200
-
-    nodes.run(main)
+    async with nodes.Federation(nodes.topology_of("a")) as federation:
+        node = federation["a"]
+        with monkeypatch.context() as patch:
+            patch.setattr(hot_paths, "encode", broken)
+            response = await node.post(1, id="k")
+        told = json.loads(response.body)
+        assert (response.status, told["reason"], told["id"]) == (500, "internal", "k")
+        assert told["story"][0]["event"] == "decided"
+        (record,) = [one for one in caplog.records if one.exc_info]
+        said = record.msg.fields
+        assert (said["method"], said["path"]) == ("POST", "/requests")
+        assert (said["request_id"], said["story"]) == ("k", told["story"])
+        assert str(record.exc_info[1]) == "a bug"
+        assert (await node.post(1, id="l")).status == 200

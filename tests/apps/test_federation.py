@@ -66,42 +66,20 @@ async def ask_wave(node, **fields):
     return response.status, response.headers, json.loads(response.body)
 
 
-def test_every_cluster_is_shown_from_every_other(nodes):
+async def test_every_cluster_is_shown_from_every_other(nodes):
     """States are those of /state, links and their delays those of the topology."""
     links = [("b", "a"), ("b", "c"), ("c", "d"), ("d", "a"), ("b", "d")]
     topology = nodes.topology_of(*"abcde", links=[*links, ("d", "e")], delay_ms=3.0)
-
-    async def main():
-        async with nodes.Federation(topology) as federation:
-            await awake(federation)
-            for cluster in "abcde":
-                clusters, told, _ = await shown_within(0.9, federation, set("abcde"), cluster)
-                assert list(clusters) == ["a", "b", "c", "d", "e"]
-                for name, state in clusters.items():
-                    assert state["cluster"] == name
-                    assert state.keys() == (await federation[name].get("/state"))[1].keys()
-                assert {"between": ["a", "b"], "delay_ms": 3.0} in told
-                assert len(told) == 6
-
-    nodes.run(main)
-
-
-def test_a_cluster_that_is_gone(nodes):
-    """Unreachable, with the age of what a neighbor last heard; null if nobody ever did. What lies
-    behind it is found on the other way."""
-    links = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a"), ("c", "x")]
-
-    async def main():
-        topology = nodes.topology_of(*"abcdx", links=links)
-        async with nodes.Federation(topology, absent=("x",)) as federation:
-            await awake(federation)
-            await federation.stop("b")
-            clusters, _, _ = await shown_within(0.9, federation, set("acd"))
-            assert clusters["x"] == {"unreachable": True, "last_seen_s": None}
-            assert 0.0 <= clusters["b"].pop("last_seen_s") < 5.0
-            assert clusters["b"] == {"unreachable": True}
-
-    nodes.run(main)
+    async with nodes.Federation(topology) as federation:
+        await awake(federation)
+        for cluster in "abcde":
+            clusters, told, _ = await shown_within(0.9, federation, set("abcde"), cluster)
+            assert list(clusters) == ["a", "b", "c", "d", "e"]
+            for name, state in clusters.items():
+                assert state["cluster"] == name
+                assert state.keys() == (await federation[name].get("/state"))[1].keys()
+            assert {"between": ["a", "b"], "delay_ms": 3.0} in told
+            assert len(told) == 6
 
 
 @pytest.fixture
@@ -111,49 +89,39 @@ def frozen():
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
-def test_a_frozen_cluster_takes_no_other_along(nodes, frozen):
+async def test_a_frozen_cluster_takes_no_other_along(nodes, frozen):
     """Whether neighbors know already that it is silent or not, and within the limit."""
     links = [("a", "b"), ("b", "c"), ("c", "f"), ("a", "f")]
+    topology = nodes.topology_of(*"abcf", links=links)
+    async with nodes.Federation(topology, absent=("f",)) as federation:
+        await awake(federation)
+        for cluster in "ac":
+            await redirect(federation[cluster], "f", frozen)
+        await shown_within(0.6, federation, set("abc"))
 
-    async def main():
-        topology = nodes.topology_of(*"abcf", links=links)
-        async with nodes.Federation(topology, absent=("f",)) as federation:
-            await awake(federation)
+        def is_known(known):
             for cluster in "ac":
-                await redirect(federation[cluster], "f", frozen)
-            await shown_within(0.6, federation, set("abc"))
+                neighbors = federation[cluster].machine.neighbors
+                neighbors.by_handle[neighbors.index["f"]].known = known
 
-            def is_known(known):
-                for cluster in "ac":
-                    neighbors = federation[cluster].machine.neighbors
-                    neighbors.by_handle[neighbors.index["f"]].known = known
-
-            # As they are in the first second.
-            before = partial(is_known, True)
-            _, _, new_s = await shown_within(1.1, federation, set("abc"), before=before)
-            assert new_s > 0.8
-            is_known(False)
-
-    nodes.run(main)
+        # As they are in the first second.
+        before = partial(is_known, True)
+        _, _, new_s = await shown_within(1.1, federation, set("abc"), before=before)
+        assert new_s > 0.8
+        is_known(False)
 
 
-def test_who_was_asked_before_answers_nothing(nodes):
+async def test_who_was_asked_before_answers_nothing(nodes):
     """Once each question; each other one anew."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b", "c")) as federation:
-            status, _, told = await ask_wave(federation["b"], sender="a", visited=["a"])
-            assert (status, set(told["clusters"])) == (200, {"b", "c"})
-            status, _, told = await ask_wave(federation["b"], sender="c", visited=["c"])
-            assert (status, told) == (200, {"clusters": {}})
-            status, _, told = await ask_wave(federation["b"], sender="c", query="q2", visited=[])
-            assert set(told["clusters"]) == {"a", "b", "c"}
-            status, _, told = await ask_wave(
-                federation["b"], sender="c", query="q3", remaining_ms=0
-            )
-            assert set(told["clusters"]) == {"b"}
-
-    nodes.run(main)
+    async with nodes.Federation(nodes.topology_of("a", "b", "c")) as federation:
+        status, _, told = await ask_wave(federation["b"], sender="a", visited=["a"])
+        assert (status, set(told["clusters"])) == (200, {"b", "c"})
+        status, _, told = await ask_wave(federation["b"], sender="c", visited=["c"])
+        assert (status, told) == (200, {"clusters": {}})
+        status, _, told = await ask_wave(federation["b"], sender="c", query="q2", visited=[])
+        assert set(told["clusters"]) == {"a", "b", "c"}
+        status, _, told = await ask_wave(federation["b"], sender="c", query="q3", remaining_ms=0)
+        assert set(told["clusters"]) == {"b"}
 
 
 NO_QUESTIONS = [
@@ -173,21 +141,17 @@ NO_QUESTIONS = [
 NO_BODIES = [b"", b"{", b"[]", b"null", b"\xff", b'{"query": "q"}', b"[" * 5000]
 
 
-def test_questions_that_are_none(nodes):
+async def test_questions_that_are_none(nodes):
     """Each is a problem with its reason."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            node = federation["a"]
-            for fields, status, reason in NO_QUESTIONS:
-                got, headers, problem = await ask_wave(node, **fields)
-                assert (got, problem["reason"]) == (status, reason), fields
-                assert headers[b"content-type"] == b"application/problem+json"
-            for body in NO_BODIES:
-                status, _, problem = await node.send("POST", SPOKEN[0].federation, body)
-                assert (status, problem["reason"]) == (422, "invalid"), body
-
-    nodes.run(main)
+    async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+        node = federation["a"]
+        for fields, status, reason in NO_QUESTIONS:
+            got, headers, problem = await ask_wave(node, **fields)
+            assert (got, problem["reason"]) == (status, reason), fields
+            assert headers[b"content-type"] == b"application/problem+json"
+        for body in NO_BODIES:
+            status, _, problem = await node.send("POST", SPOKEN[0].federation, body)
+            assert (status, problem["reason"]) == (422, "invalid"), body
 
 
 NONSENSE = [

@@ -21,7 +21,8 @@ from spillover.model.passed import PassedHead
 from support.fuzzed import Fuzzed, declared_in
 
 SEED = os.environ.get("SPILLOVER_SEED", "1")
-COUNT = int(os.environ.get("SPILLOVER_MESSAGES", "3000")) // 10
+USUAL = "3000" if "SPILLOVER_SOAK_S" in os.environ else "1500"
+COUNT = int(os.environ.get("SPILLOVER_MESSAGES", USUAL)) // 10
 HEAD = PassedHead(200, b"OK", ()).encode()
 
 

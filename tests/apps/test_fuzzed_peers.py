@@ -46,7 +46,7 @@ from support.rogue_producer import ID, RogueProducer
 
 FIRST = int(os.environ.get("SPILLOVER_SEED", "1"))
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
-COUNT = int(os.environ.get("SPILLOVER_MESSAGES", "5000"))
+COUNT = int(os.environ.get("SPILLOVER_MESSAGES", "5000" if SOAK_S else "1500"))
 """Messages of one seed."""
 LIMIT_S = 600.0 + COUNT / 50
 LOSES = "the producer ends: it loses objects that were in memory"
@@ -365,9 +365,11 @@ def test_a_session_bears_whatever_its_servers_announce(nodes, no_bug):
                 )
                 shell.start()
                 shells.append(shell)
-            await until(lambda: rogue.said >= COUNT, limit_s=LIMIT_S)
+            await until(
+                lambda: rogue.said >= COUNT and any(shell.losses for shell in shells),
+                limit_s=LIMIT_S,
+            )
             assert sum(shell.lies for shell in shells) > COUNT / 20
-            assert sum(shell.losses for shell in shells) > 0
             for server in servers:
                 server.close()
             for shell in shells:

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 
 import pytest
 
+from spillover.live.http1 import bounds
 from spillover.live.http1.rules import HEAD_LIMIT_BYTES
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 CLOSE = b"Connection: close\r\n\r\n"
 
 
-def with_node(nodes, check):
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            await check(federation["a"])
-            assert (await federation["a"].get("/healthz"))[0] == 200
-
-    nodes.run(main)
-
-
-async def talk(node, *segments):
-    """Write bytes to a connection of its own, and read until it is closed."""
-    port = int(node.url.rpartition(":")[2])
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    for segment in segments:
-        writer.write(segment)
-        await writer.drain()
-    answer = await reader.read()
-    writer.close()
-    return answer
+@pytest.fixture(autouse=True)
+def _looked_at_often(monkeypatch):
+    monkeypatch.setattr(bounds, "SWEEP_S", 0.02)
 
 
 def padded(size, end=CLOSE):
@@ -51,44 +35,36 @@ def problem_in(answer, status, reason):
     assert (problem["status"], problem["reason"]) == (status, reason)
 
 
-def test_heads_are_held_to_their_limit(nodes):
+async def test_heads_are_held_to_their_limit(nodes):
     """To the byte, in one piece or in many, in one header or in many; then 431 and the end."""
-
-    async def check(node):
+    async with nodes.alone() as node:
         fits = padded(HEAD_LIMIT_BYTES)
-        assert (await talk(node, fits)).startswith(b"HTTP/1.1 200")
-        assert (await talk(node, fits[:40_000], fits[40_000:])).startswith(b"HTTP/1.1 200")
+        assert (await node.talk(fits)).startswith(b"HTTP/1.1 200")
+        assert (await node.talk(fits[:40_000], fits[40_000:])).startswith(b"HTTP/1.1 200")
         longer = padded(HEAD_LIMIT_BYTES + 1)
         many = (GET + b"x: y\r\n" * HEAD_LIMIT_BYTES)[: HEAD_LIMIT_BYTES + 1]
         for head in (longer, many):
-            problem_in(await talk(node, head), 431, "head_too_large")
-            problem_in(await talk(node, head[:1000], head[1000:]), 431, "head_too_large")
-
-    with_node(nodes, check)
+            problem_in(await node.talk(head), 431, "head_too_large")
+            problem_in(await node.talk(head[:1000], head[1000:]), 431, "head_too_large")
 
 
-def test_each_head_has_the_whole_limit_to_itself(nodes):
+async def test_each_head_has_the_whole_limit_to_itself(nodes):
     """Neither the heads before it on its connection nor large bodies count."""
-
-    async def check(node):
+    async with nodes.alone() as node:
         keep = padded(HEAD_LIMIT_BYTES, b"\r\n")
-        answer = await talk(node, keep + keep + padded(HEAD_LIMIT_BYTES))
+        answer = await node.talk(keep + keep + padded(HEAD_LIMIT_BYTES))
         assert answer.count(b"HTTP/1.1 200") == 3
         content = json.dumps({"payload": "x" * 500_000}).encode()
         post = b"POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(content)
-        answer = await talk(node, post + content + padded(HEAD_LIMIT_BYTES))
+        answer = await node.talk(post + content + padded(HEAD_LIMIT_BYTES))
         assert answer.count(b"HTTP/1.1 200") == 2
 
-    with_node(nodes, check)
 
-
-def test_a_large_head_behind_another_request(nodes):
+async def test_a_large_head_behind_another_request(nodes):
     """The first is answered as ever; while it is not, the second is not answered in its place."""
-
-    async def check(node):
+    async with nodes.alone() as node:
         flood = GET + b"X-Pad: " + b"p" * (2 * HEAD_LIMIT_BYTES)
-        port = int(node.url.rpartition(":")[2])
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await node.connect()
         writer.write(GET + b"\r\n")
         first = await reader.readuntil(b"}")
         assert first.startswith(b"HTTP/1.1 200")
@@ -97,36 +73,29 @@ def test_a_large_head_behind_another_request(nodes):
         writer.close()
         content = json.dumps({"payload": {"service_ms": 100}}).encode()
         post = b"POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(content)
-        first, separator, rest = (await talk(node, post + content + flood)).partition(b"}}")
+        first, separator, rest = (await node.talk(post + content + flood)).partition(b"}}")
         assert first.startswith(b"HTTP/1.1 200")
         problem_in(separator and rest, 431, "head_too_large")
 
-    with_node(nodes, check)
 
-
-@pytest.mark.parametrize(
-    ("end", "status", "reason"),
-    [
-        (b"0\r\nX-Trailer: ", 431, "head_too_large"),
-        (b"1;extension=", 400, "malformed"),
-    ],
-)
-def test_trailers_and_extensions_of_chunks_are_held_to_the_limit_too(nodes, end, status, reason):
+async def test_trailers_and_extensions_of_chunks_are_held_to_the_limit_too(nodes):
     """What comes with a chunked body without being body."""
-
-    async def check(node):
+    ends = {
+        b"0\r\nX-Trailer: ": (431, "head_too_large"),
+        b"1;extension=": (400, "malformed"),
+    }
+    async with nodes.alone() as node:
         head = b"POST /requests HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-        begun = head + b"1\r\n \r\n"
-        flood = (end + b"t" * HEAD_LIMIT_BYTES)[:HEAD_LIMIT_BYTES]
-        port = int(node.url.rpartition(":")[2])
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(begun)
-        await nodes.until(lambda: any(c.exchange is not None for c in protocols(node, writer)))
-        writer.write(flood + b"t" * len(end))
-        problem_in(await reader.read(), status, reason)
-        writer.close()
-
-    with_node(nodes, check)
+        for end, told in ends.items():
+            flood = (end + b"t" * HEAD_LIMIT_BYTES)[:HEAD_LIMIT_BYTES]
+            reader, writer = await node.connect()
+            writer.write(head + b"1\r\n \r\n")
+            await nodes.until(
+                lambda one=writer: any(c.exchange is not None for c in protocols(node, one))
+            )
+            writer.write(flood + b"t" * len(end))
+            problem_in(await reader.read(), *told)
+            writer.close()
 
 
 def protocols(node, writer):
@@ -136,82 +105,33 @@ def protocols(node, writer):
     return [p for p in connections if getattr(p, "client", None) == own]
 
 
-def test_slow_heads_end_in_408(nodes):
-    """Begun and not ended in time, first or later."""
-
-    async def check(node):
-        node.server.bounds.head_s = 0.25
-        problem_in(await talk(node, b"G"), 408, "head_too_slow")
-        later = await talk(node, GET + b"\r\n" + GET)
-        first, separator, rest = later.partition(b"}")
-        assert first.startswith(b"HTTP/1.1 200")
-        assert separator
-        problem_in(rest, 408, "head_too_slow")
-        content = json.dumps({"payload": {"service_ms": 600}}).encode()
-        post = b"POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(content)
-        first, separator, rest = (await talk(node, post + content + GET)).partition(b"}}")
-        assert first.startswith(b"HTTP/1.1 200")
-        problem_in(rest, 408, "head_too_slow")
-
-    with_node(nodes, check)
-
-
-def test_a_connection_without_any_request_is_closed_as_an_idle_one(nodes):
+async def test_a_connection_without_any_request_is_closed_as_an_idle_one(nodes):
     """And no stray line end before the first head makes it live longer."""
-
-    async def check(node):
+    async with nodes.alone() as node:
         node.server.bounds.idle_s = 0.2
-        assert await talk(node) == b""
-        assert await talk(node, b"\r\n") == b""
-
-    with_node(nodes, check)
+        assert await node.talk() == b""
+        assert await node.talk(b"\r\n") == b""
 
 
-def test_a_connection_opened_ahead_of_need_takes_its_first_request_late(nodes):
+async def test_a_connection_opened_ahead_of_need_takes_its_first_request_late(nodes):
     """Those between neighbors are opened when a node starts, and wanted when there is a crowd. The
     server once closed them when the time for a head was up, also when the first request had come
     and was not read yet: without a key it ended 502 `outcome_unknown`, with nothing broken."""
-
-    async def check(node):
+    async with nodes.alone() as node:
         node.server.bounds.head_s = 0.25
-        port = int(node.url.rpartition(":")[2])
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await node.connect()
         await nodes.until(lambda: protocols(node, writer))
         # It was made before, so its time for a head would be up before that of this one is.
-        problem_in(await talk(node, b"G"), 408, "head_too_slow")
+        problem_in(await node.talk(b"G"), 408, "head_too_slow")
         writer.write(GET + CLOSE)
         assert (await reader.read()).startswith(b"HTTP/1.1 200")
         writer.close()
 
-    with_node(nodes, check)
 
-
-def test_whole_requests_are_under_no_clock(nodes):
-    """Work and idle connections may take longer than a head, stray line ends or none."""
-
-    async def check(node):
-        node.server.bounds.head_s = 0.25
-        content = json.dumps({"payload": {"service_ms": 600}}).encode()
-        post = b"POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(content)
-        port = int(node.url.rpartition(":")[2])
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(post + content)
-        await nodes.until(lambda: node.machine.servers.busy == 1)
-        writer.write(b"\r\n")
-        assert (await reader.readuntil(b"}}")).startswith(b"HTTP/1.1 200")
-        assert (await node.post({"service_ms": 500})).status == 200  # and time goes by
-        writer.write(GET + CLOSE)
-        assert (await reader.read()).startswith(b"HTTP/1.1 200")
-        writer.close()
-
-    with_node(nodes, check)
-
-
-def test_forwards_with_names_that_fit_no_header_are_invalid(nodes, caplog):
+async def test_forwards_with_names_that_fit_no_header_are_invalid(nodes, caplog):
     """A neighbor at fault is told so in one line, and the node neither stumbles nor complains."""
     forward = {"sender": "b", "id": "x\r\ny: z", "path": ["b"], "remaining_ms": 1e3, "payload": 1}
-
-    async def check(node):
+    async with nodes.alone("a", "b") as node:
         with caplog.at_level(logging.WARNING):
             status, headers, problem = await node.send(
                 "POST", "/peer/v2/forward", json.dumps(forward).encode()
@@ -223,63 +143,45 @@ def test_forwards_with_names_that_fit_no_header_are_invalid(nodes, caplog):
         assert not caplog.records
         assert node.ledger.foreign["received"] == 0
 
-    with_node(nodes, check)
-
-
-def test_bytes_that_are_no_http_get_a_problem(nodes):
-    """In the form of every other refusal, and the connection ends."""
-
-    async def check(node):
-        problem_in(await talk(node, b"hello, node\r\n\r\n"), 400, "malformed")
-
-    with_node(nodes, check)
-
 
 TE, CHUNKS = b"Transfer-Encoding: ", b"1\r\n1\r\n0\r\n\r\n"
 
 
-@pytest.mark.parametrize("start", [b"POST /requests", b"PUT /admin/policy", b"POST /nowhere"])
-@pytest.mark.parametrize(
-    ("version", "lines", "expected"),
-    [
-        (b"1.1", b"", b"Host"),
-        (b"1.1", b"Host: x\r\nHost: x\r\n", b"Host"),
-        (b"1.1", b"Host: x\r\nhOST: y\r\n", b"Host"),
-        (b"1.0", b"Host: x\r\nHost: y\r\n", b"Host"),
-        (b"1.1", b"Host: x\r\n" + TE + b"gzip\r\n", b"chunked"),
-        (b"1.1", b"Host: x\r\n" + TE + b"gzip, chunked\r\n", b"chunked"),
-        (b"1.1", b"Host: x\r\n" + TE + b"gzip\r\n" + TE + b"chunked\r\n", b"chunked"),
-        (b"1.1", b"Host: x\r\n" + TE + b"chunked, chunked\r\n", b""),
-        (b"1.1", b"Host: x\r\n" + TE + b"chunked\r\nContent-Length: 11\r\n", b""),
-        (b"1.1", b"Host: x\r\nContent-Length: 11\r\n" + TE + b"chunked\r\n", b""),
-        (b"1.0", b"Host: x\r\n" + TE + b"chunked\r\n", b"HTTP/1.0"),
-    ],
-)
-def test_what_may_be_read_in_two_ways_is_refused(nodes, start, version, lines, expected):
+IN_TWO_WAYS = [
+    (b"1.1", b"", b"Host"),
+    (b"1.1", b"Host: x\r\nhOST: y\r\n", b"Host"),
+    (b"1.0", b"Host: x\r\nHost: y\r\n", b"Host"),
+    (b"1.1", b"Host: x\r\n" + TE + b"gzip, chunked\r\n", b"chunked"),
+    (b"1.1", b"Host: x\r\n" + TE + b"gzip\r\n" + TE + b"chunked\r\n", b"chunked"),
+    (b"1.1", b"Host: x\r\n" + TE + b"chunked, chunked\r\n", b""),
+    (b"1.1", b"Host: x\r\n" + TE + b"chunked\r\nContent-Length: 11\r\n", b""),
+    (b"1.1", b"Host: x\r\nContent-Length: 11\r\n" + TE + b"chunked\r\n", b""),
+    (b"1.0", b"Host: x\r\n" + TE + b"chunked\r\n", b"HTTP/1.0"),
+]
+"""The version, the lines of the head, and what the answer speaks of."""
+
+
+async def test_what_may_be_read_in_two_ways_is_refused(nodes):
     """Whom a request is for, and where it ends: a proxy may have read it in the other way. Nothing
     of it runs, nor what comes behind it."""
-
-    async def check(node):
-        message = b"%b HTTP/%b\r\n%b\r\n" % (start, version, lines)
-        behind = b"POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n"
-        answer = await talk(node, message + CHUNKS + behind + b'{"payload":1}')
-        problem_in(answer, 400, "malformed")
-        assert expected in answer
+    behind = b'POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{"payload":1}'
+    async with nodes.alone() as node:
+        for start in (b"POST /requests", b"PUT /admin/policy", b"POST /nowhere"):
+            for version, lines, expected in IN_TWO_WAYS:
+                message = b"%b HTTP/%b\r\n%b\r\n" % (start, version, lines)
+                answer = await node.talk(message + CHUNKS + behind)
+                problem_in(answer, 400, "malformed")
+                assert expected in answer
         assert node.ledger.home["accepted"] == 0
 
-    with_node(nodes, check)
 
-
-def test_what_cannot_be_read_in_two_ways_is_served(nodes):
+async def test_what_cannot_be_read_in_two_ways_is_served(nodes):
     """HTTP/1.0 knows no Host; trailers say nothing of a request's end; names in any case."""
     body = b'd\r\n{"payload":1}\r\n0\r\n'
-
-    async def check(node):
-        assert (await talk(node, b"GET /healthz HTTP/1.0\r\n\r\n")).startswith(b"HTTP/1.1 200")
+    async with nodes.alone() as node:
+        assert (await node.talk(b"GET /healthz HTTP/1.0\r\n\r\n")).startswith(b"HTTP/1.1 200")
         post = b"POST /requests HTTP/1.1\r\nhost:\r\n"
         for lines in (b"transfer-encoding: Chunked\r\n", TE + b" chunked \r\n"):
             trailers = b"Host: y\r\n\r\n"
-            answer = await talk(node, post + lines + b"\r\n" + body + trailers + GET + CLOSE)
+            answer = await node.talk(post + lines + b"\r\n" + body + trailers + GET + CLOSE)
             assert answer.count(b"HTTP/1.1 200") == 2, answer
-
-    with_node(nodes, check)

@@ -4,7 +4,6 @@ comes on it."""
 from __future__ import annotations
 
 import json
-import logging
 
 import msgspec
 import pytest
@@ -14,12 +13,11 @@ from spillover.live.overflow import identity, protocol, wire
 from spillover.live.overflow.identity import HELLO, TurnedAway, hello_of, read_hello
 from spillover.live.overflow.protocol import SPOKEN, VERSION, VERSIONS, Calls
 from spillover.model.request import Request
+from support.federation import topology_of
 
 REQUEST = Request("r", keyed=False, work=b"1", path=("a",))
 QUESTION = {"query": "q", "visited": ["a"], "remaining_ms": 500.0}
 DISTANT = Calls.of(VERSION + 2)
-
-calls_spoken = pytest.mark.parametrize("calls", SPOKEN, ids=[f"v{one}" for one in VERSIONS])
 
 
 def forward_of(caller):
@@ -49,83 +47,70 @@ async def status_of(client, method, path, body=b"", hello=None):
     return response.status, problem.get("reason"), problem.get("detail")
 
 
-@calls_spoken
-def test_who_has_not_said_who_it_is_gets_nothing(nodes, calls):
+async def test_who_has_not_said_who_it_is_gets_nothing(nodes):
     """Each path for neighbors alone refuses, whatever the version; nothing of it runs."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            b = federation["b"]
-            paths = [*calls_of(calls, wire.UNSAID), (calls.reports, b"")]
-            for path, body in paths:
-                method = "POST" if body else "GET"
-                assert await status_of(b.client, method, path, body) == (
-                    *(403, "not_a_neighbor"),
-                    "expected a neighbor that says which cluster it is",
-                )
-            assert b.ledger.foreign["received"] == 0
-
-    nodes.run(main)
+    async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+        b = federation["b"]
+        paths = [one for calls in SPOKEN for one in calls_of(calls, wire.UNSAID)]
+        paths += [(calls.reports, b"") for calls in SPOKEN]
+        for path, body in paths:
+            method = "POST" if body else "GET"
+            assert await status_of(b.client, method, path, body) == (
+                *(403, "not_a_neighbor"),
+                "expected a neighbor that says which cluster it is",
+            )
+        assert b.ledger.foreign["received"] == 0
 
 
-@calls_spoken
-@pytest.mark.parametrize("in_message", [False, True])
-def test_what_a_connection_has_said_holds_for_it(nodes, calls, in_message):
+@pytest.mark.parametrize(("calls", "in_message"), [(SPOKEN[0], False), (SPOKEN[-1], True)])
+async def test_what_a_connection_has_said_holds_for_it(nodes, calls, in_message):
     """Said once, by header or by message, it need not be said again; whoever else is named
     afterwards, in either way, is refused, and the first one goes on. Other connections know nothing
     of it."""
     a, q = (wire.Caller(cluster, "b", "test") for cluster in "aq")
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b", "q")) as federation:
-            b = federation["b"]
-            hello, told = (None, a) if in_message else (hello_of(a), wire.UNSAID)
-            first, *others = calls_of(calls, told)
-            assert (await status_of(b.client, "POST", *first, hello))[0] == 200
-            for path, body in calls_of(calls, wire.UNSAID) + others:
-                assert (await status_of(b.client, "POST", path, body))[0] == 200, path
-            why = "its connection is that of cluster a"
-            for path, body in calls_of(calls, q):
-                refused = (403, "not_a_neighbor", why)
-                assert await status_of(b.client, "POST", path, body) == refused, path
-            for path, body in calls_of(calls, wire.UNSAID):
-                refused = (403, "not_a_neighbor", why)
-                assert await status_of(b.client, "POST", path, body, hello_of(q)) == refused, path
-            assert (await status_of(b.client, "POST", *first))[0] == 200
-            assert b.client.busy + b.client.idle == 1
-            assert b.shell.neighborhood.peers.turned_away()["q"][0] == why
-            other = HttpClient(b.url)
-            path, body = calls_of(calls, wire.UNSAID)[1]
-            assert (await status_of(other, "POST", path, body))[0] == 403
-            assert (await status_of(other, "POST", path, body, hello_of(q)))[0] == 200
-            await other.close()
-
-    nodes.run(main)
+    async with nodes.Federation(nodes.topology_of("a", "b", "q")) as federation:
+        b = federation["b"]
+        hello, told = (None, a) if in_message else (hello_of(a), wire.UNSAID)
+        first, *others = calls_of(calls, told)
+        assert (await status_of(b.client, "POST", *first, hello))[0] == 200
+        for path, body in calls_of(calls, wire.UNSAID) + others:
+            assert (await status_of(b.client, "POST", path, body))[0] == 200, path
+        why = "its connection is that of cluster a"
+        for path, body in calls_of(calls, q):
+            refused = (403, "not_a_neighbor", why)
+            assert await status_of(b.client, "POST", path, body) == refused, path
+        for path, body in calls_of(calls, wire.UNSAID):
+            refused = (403, "not_a_neighbor", why)
+            assert await status_of(b.client, "POST", path, body, hello_of(q)) == refused, path
+        assert (await status_of(b.client, "POST", *first))[0] == 200
+        assert b.client.busy + b.client.idle == 1
+        assert b.shell.neighborhood.peers.turned_away()["q"][0] == why
+        other = HttpClient(b.url)
+        path, body = calls_of(calls, wire.UNSAID)[1]
+        assert (await status_of(other, "POST", path, body))[0] == 403
+        assert (await status_of(other, "POST", path, body, hello_of(q)))[0] == 200
+        await other.close()
 
 
-def test_the_requests_of_a_connection_are_its_neighbors(nodes):
+async def test_the_requests_of_a_connection_are_its_neighbors(nodes):
     """A cancel finds what came from the neighbor that its own connection is of, no other's."""
     a, q = (wire.Caller(cluster, "b", "test") for cluster in "aq")
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b", "q")) as federation:
-            b = federation["b"]
-            work = msgspec.Raw(b'{"service_ms": 9000}')
-            request = Request("long", keyed=True, work=work, path=("a",))
-            body = b"".join(wire.encode_forward(request, wire.UNSAID, 5.0))
-            sent = b.client.request(
-                "POST", SPOKEN[0].forward, headers=[(HELLO, hello_of(a))], body=body, timeout_s=5.0
-            )
-            await nodes.until(lambda: b.ledger.foreign["running"] == 1)
-            cancel = wire.encode_cancel("long", wire.UNSAID)
-            for caller, found in ((q, False), (a, True)):
-                client = HttpClient(b.url, headers=[(HELLO, hello_of(caller))])
-                told = await client.request("POST", SPOKEN[0].cancel, body=cancel, timeout_s=5.0)
-                assert json.loads(told.body) == {"found": found}
-                await client.close()
-            assert json.loads((await sent).body)["outcome"] == "cancelled"
-
-    nodes.run(main)
+    async with nodes.Federation(nodes.topology_of("a", "b", "q")) as federation:
+        b = federation["b"]
+        work = msgspec.Raw(b'{"service_ms": 9000}')
+        request = Request("long", keyed=True, work=work, path=("a",))
+        body = b"".join(wire.encode_forward(request, wire.UNSAID, 5.0))
+        sent = b.client.request(
+            "POST", SPOKEN[0].forward, headers=[(HELLO, hello_of(a))], body=body, timeout_s=5.0
+        )
+        await nodes.until(lambda: b.ledger.foreign["running"] == 1)
+        cancel = wire.encode_cancel("long", wire.UNSAID)
+        for caller, found in ((q, False), (a, True)):
+            client = HttpClient(b.url, headers=[(HELLO, hello_of(caller))])
+            told = await client.request("POST", SPOKEN[0].cancel, body=cancel, timeout_s=5.0)
+            assert json.loads(told.body) == {"found": found}
+            await client.close()
+        assert json.loads((await sent).body)["outcome"] == "cancelled"
 
 
 @pytest.mark.parametrize(
@@ -137,15 +122,9 @@ def test_the_requests_of_a_connection_are_its_neighbors(nodes):
 )
 def test_what_cannot_be_read_was_not_said(hello):
     """And is turned away as such."""
-    peers = identity.Peers(_topology(), "b")
+    peers = identity.Peers(topology_of("a", "b"), "b")
     with pytest.raises(TurnedAway):
         peers.settle(Connection(), hello, None)
-
-
-def _topology():
-    from support.federation import topology_of
-
-    return topology_of("a", "b")
 
 
 @pytest.mark.parametrize("federation", [None, "test", "zwei Städte & mehr=1", "\U0001f600" * 200])
@@ -156,72 +135,23 @@ def test_a_hello_survives_the_way(federation):
         assert read_hello(hello_of(caller) + more) == (caller, VERSIONS)
 
 
-@pytest.mark.parametrize("path", [DISTANT.forward, DISTANT.cancel, DISTANT.reports, "/peer/v0/x"])
-def test_another_version_is_told_which_are_spoken(nodes, path):
+async def test_another_version_is_told_which_are_spoken(nodes):
     """400, which is surely not accepted, with the versions for the other side's log. It is on
     record here if the two have none in common; who only asks in its own version first is not."""
-    told = "from=q&to=b&speaks={}"
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            b = federation["b"]
-            for hello in (None, told.format(f"{VERSION + 1}%20{VERSION}"), "speaks=77"):
-                headers = [] if hello is None else [(HELLO, hello.encode())]
-                status, sent, problem = await b.send("POST", path, b"{}", headers)
-                assert (status, problem["reason"]) == (400, "wrong_version")
-                assert sent[protocol.TOLD].decode() == protocol.TELLING
-            assert not b.shell.neighborhood.peers.turned_away()
-            for hello, there in ((told.format("9%208"), "9 or 8"), ("from=q", "another")):
-                for _ in range(3):
-                    await b.send("POST", path, b"{}", [(HELLO, hello.encode())])
-                here = " or ".join(map(str, VERSIONS))
-                why = f"protocol: version {here} here, {there} there"
-                assert b.shell.neighborhood.peers.turned_away()["q"][0] == why
-            assert (await b.get(f"{DISTANT.reports}?from=z"))[0] == 400
-            assert b.shell.neighborhood.peers.turned_away()["z"][0] == why
-
-    nodes.run(main)
-
-
-def test_one_that_speaks_other_versions_is_unknown(nodes, caplog):
-    """Whatever at the neighbor's address refuses both versions: one line says which are spoken
-    there, as far as it tells, and it is never taken for idle."""
-    told = {}
-
-    async def answer(reader, writer):
-        await reader.readuntil(b"\r\n\r\n")
-        lines = "".join(f"{name}: {value}\r\n" for name, value in told.items())
-        writer.write(f"HTTP/1.1 400 Bad Request\r\n{lines}content-length: 0\r\n\r\n".encode())
-        writer.close()
-
-    async def main():
-        topology = nodes.topology_of("a", "b", clusters={"a": {"queue_limit": 0}})
-        async with nodes.Federation(topology, absent=("b",)) as federation:
-            a = federation["a"]
-            (agreement,) = a.shell.neighborhood.peers.agreements.values()
-            url = a.shell.topology.cluster("b").url
-            server = await nodes.asyncio.start_server(answer, "127.0.0.1", url.rpartition(":")[2])
+    told, path = "from=q&to=b&speaks={}", DISTANT.forward
+    async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+        b = federation["b"]
+        for hello in (None, told.format(f"{VERSION + 1}%20{VERSION}"), "speaks=77"):
+            headers = [] if hello is None else [(HELLO, hello.encode())]
+            status, sent, problem = await b.send("POST", path, b"{}", headers)
+            assert (status, problem["reason"]) == (400, "wrong_version")
+            assert sent[protocol.TOLD].decode() == protocol.TELLING
+        assert not b.shell.neighborhood.peers.turned_away()
+        for hello, there in ((told.format("9%208"), "9 or 8"), ("from=q", "another")):
+            for _ in range(3):
+                await b.send("POST", path, b"{}", [(HELLO, hello.encode())])
             here = " or ".join(map(str, VERSIONS))
-            for header, there in (
-                *((f"{VERSION + 3} {VERSION + 2}", f"{VERSION + 3} or {VERSION + 2}"),),
-                *(("", "another"), ("one", "another"), ("1" * 5000, "another")),
-            ):
-                told["spillover-protocol"] = header
-                line = f"protocol: version {here} here, {there} there"
-                await nodes.until(lambda line=line: agreement.disagreement == line)
-                assert not a.knows("b")
-                assert not a.may_send_to("b")
-            assert 429 in [(await one).status for one in [a.post(1) for _ in range(3)]]
-            server.close()
-            await nodes.until(lambda: agreement.disagreement is None)
-            await federation.start("b")
-            await nodes.until(federation.all_linked)
-
-    with caplog.at_level(logging.WARNING):
-        nodes.run(main)
-    disagreements = [
-        record.msg.fields["disagreement"]
-        for record in caplog.records
-        if getattr(record.msg, "words", "") == "neighbor disagrees"
-    ]
-    assert len(disagreements) == len(set(disagreements)) == 2
+            why = f"protocol: version {here} here, {there} there"
+            assert b.shell.neighborhood.peers.turned_away()["q"][0] == why
+        assert (await b.get(f"{DISTANT.reports}?from=z"))[0] == 400
+        assert b.shell.neighborhood.peers.turned_away()["z"][0] == why

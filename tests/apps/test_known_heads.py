@@ -5,17 +5,13 @@ The first of each goes by the parser, those after it are known, whatever their l
 
 from __future__ import annotations
 
-import asyncio
-import json
-
 import msgspec
-import pytest
 
 from spillover.live.overflow import wire
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.protocol import SPOKEN
 from spillover.model.request import Request
-from support.federation import Federation, run, topology_of
+from support.federation import answer_of, with_node
 
 ONE = b'{"payload": {"service_ms": 0}}'
 CLIENTS = "POST /requests HTTP/1.1\r\nhost: a\r\n{}content-length: {}\r\n\r\n"
@@ -45,27 +41,16 @@ class Line:
 
     @classmethod
     async def to(cls, node):
-        return cls(*await asyncio.open_connection("127.0.0.1", int(node.url.rpartition(":")[2])))
+        return cls(*await node.connect())
 
     async def say(self, *parts):
         for part in parts:
             self._writer.write(part)
             await self._writer.drain()
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length: ")[2].split()[0])
-        body = json.loads(await self._reader.readexactly(length))
-        return int(head.split()[1]), body
+        return await answer_of(self._reader)
 
     def close(self):
         self._writer.close()
-
-
-def in_one_node(story, *ids):
-    async def main():
-        async with Federation(topology_of(*ids, clusters={ids[-1]: {"servers": 4}})) as nodes:
-            await story(nodes[ids[-1]])
-
-    run(main)
 
 
 def test_a_client_that_says_the_same_is_answered_the_same():
@@ -82,12 +67,11 @@ def test_a_client_that_says_the_same_is_answered_the_same():
             assert (await line.say(client_says()))[0] == 200
             line.close()
 
-    in_one_node(story, "a")
+    with_node(story)
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
+def test_what_is_secret_or_another_each_time_is_not_remembered():
+    lines = (
         "authorization: Bearer secret\r\n",
         "proxy-authorization: Bearer secret\r\n",
         "idempotency-key: k\r\nidempotency-key: k\r\n",
@@ -97,16 +81,16 @@ def test_a_client_that_says_the_same_is_answered_the_same():
         "origin: http://elsewhere\r\n",
         "content-length: 30\r\n",
         "connection: close\r\n",
-    ],
-)
-def test_what_is_secret_or_another_each_time_is_not_remembered(lines):
-    async def story(node):
-        line = await Line.to(node)
-        await line.say(client_says(lines=lines))
-        assert not heads_of(node)
-        line.close()
+    )
 
-    in_one_node(story, "a")
+    async def story(node):
+        for one in lines:
+            line = await Line.to(node)
+            await line.say(client_says(lines=one))
+            assert not heads_of(node), one
+            line.close()
+
+    with_node(story)
 
 
 def test_a_key_is_another_one_each_time():
@@ -126,21 +110,7 @@ def test_a_key_is_another_one_each_time():
         assert node.ledger.home["accepted"] == 4
         line.close()
 
-    in_one_node(story, "a")
-
-
-def test_a_known_request_behind_one_under_way_waits_for_its_turn():
-    async def story(node):
-        long = b'{"payload": {"service_ms": 30}, "id": "first"}'
-        line = await Line.to(node)
-        assert (await line.say(client_says()))[0] == 200
-        line._writer.write(client_says(long))
-        line._writer.write(client_says())
-        assert (await line.say(b""))[1]["id"] == "first"
-        assert (await line.say(b""))[1]["id"] != "first"
-        line.close()
-
-    in_one_node(story, "a")
+    with_node(story)
 
 
 def test_a_neighbor_says_who_it_is_on_each_connection():
@@ -156,4 +126,4 @@ def test_a_neighbor_says_who_it_is_on_each_connection():
             assert all(known.of_peers for known in heads_of(node).values())
             line.close()
 
-    in_one_node(story, "a", "b")
+    with_node(story, "b", "a", clusters={"b": {"servers": 4}})

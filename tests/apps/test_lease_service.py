@@ -4,9 +4,6 @@ without, and that nobody who asks can hold the member up."""
 from __future__ import annotations
 
 import json
-import signal
-import threading
-import time
 import urllib.error
 import urllib.request
 from contextlib import ExitStack, closing, contextmanager
@@ -22,7 +19,6 @@ from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.lease.doors import TABLE
 from spillover.apps.lease.server import LeaseService
 from spillover.inputs.api_tokens import dump_api_token, new_api_token
-from spillover.live.leases.completion import MemberFailed
 from spillover.live.leases.thread import LeaseGroupThread
 from spillover.live.tls.contexts import trusting_context
 from spillover.model.access import Role
@@ -224,27 +220,6 @@ def text(headers):
     return ((name.decode(), value.decode()) for name, value in headers)
 
 
-def test_a_redis_that_hangs_costs_an_answer_two_seconds_at_most(members, redis_servers, tmp_path):
-    """It is not waited for longer."""
-    with redis_servers.running(tmp_path) as server, members("a", url=server.url) as a:
-        until(lambda: len(a.state["held"]) == PARTITIONS)
-        looks_s = []
-
-        def as_it_hangs():
-            began_s = time.monotonic()
-            state = a.state
-            looks_s.append(time.monotonic() - began_s)
-            return not state["redis"]["up"] and state
-
-        server.process.send_signal(signal.SIGSTOP)
-        try:
-            seen = until(as_it_hangs)
-            assert "did not answer in time" in seen["redis"]["problem"]
-            assert max(looks_s) < 10.0
-        finally:
-            server.process.send_signal(signal.SIGCONT)
-
-
 def test_metrics_tell_every_signal(members):
     """With the label `node`; epochs of what is held now, no others."""
     with members("a") as a:
@@ -296,50 +271,3 @@ def test_drain_over_http(members):
         assert a.thread.wait(LIMIT_S)
         assert a.state["state"] == "finished"
         until(lambda: len(b.thread.held) == PARTITIONS)
-
-
-class Broken:
-    """In the place of metrics: it raises as soon as a partition is let go of."""
-
-    def told(self, event):
-        if event == "releasing":
-            raise KeyError("no such counter")
-
-    def handler_failed(self):
-        return
-
-    def renewed(self, _):
-        return
-
-
-def test_a_member_that_has_failed_is_not_ready(members):
-    """It is not draining: nobody has told it to, and why it serves nothing is said."""
-
-    def fail():
-        with members("a") as a:
-            until(lambda: len(a.thread.held) == PARTITIONS)
-            a.thread._member.events.observer = Broken()
-            with members("b"):
-                until(lambda: a.readiness == (503, "not_ready"))
-            _, problem = ask_json(f"{a.url}/readyz")
-            assert problem["detail"] == "member a has failed: KeyError: 'no such counter'"
-
-    with pytest.raises(MemberFailed):
-        fail()
-
-
-def test_a_handler_that_blocks_the_loop_is_seen_from_outside(members):
-    """The service answers meanwhile, and tells how late the loop is."""
-    free = threading.Event()
-
-    async def blocks(partition, epoch, stop_event):
-        free.wait()
-        await stop_event.wait_async()
-
-    with members("a", blocks) as a:
-        try:
-            until(lambda: a.state["loop_lag_ms"] > 100)
-            assert ask(f"{a.url}/healthz")[0] == 200
-            assert _metric(a, "spillover_loop_lag_seconds") > 0.1
-        finally:
-            free.set()

@@ -6,9 +6,6 @@ import asyncio
 import json
 from urllib.parse import quote
 
-import pytest
-
-ASYNC = [(b"Prefer", b"respond-async")]
 LONG = {"service_ms": 60_000}
 
 
@@ -18,17 +15,6 @@ def keyed(name):
 
 def body(payload=None, **fields):
     return json.dumps({"payload": payload, **fields}).encode()
-
-
-def with_nodes(nodes, check, *ids, **fields):
-    """Run `check(federation)` on a chain of clusters."""
-
-    async def main():
-        topology = nodes.topology_of(*(ids or ("a",)), **fields)
-        async with nodes.Federation(topology) as federation:
-            await check(federation)
-
-    nodes.run(main)
 
 
 async def state_of(node, name):
@@ -47,11 +33,9 @@ def starts(node):
     return node.ledger.home["done"]
 
 
-def test_the_same_request_under_the_same_name_gets_the_first_answer(nodes):
+async def test_the_same_request_under_the_same_name_gets_the_first_answer(nodes):
     """By key, by id in the body, or both; the work is done once."""
-
-    async def check(federation):
-        node = federation["a"]
+    async with nodes.alone() as node:
         first = await node.send("POST", "/requests", body({"service_ms": 1}), keyed("k"))
         assert b"spillover-replayed" not in first[1]
         for headers, fields in ((keyed("k"), {}), ((), {"id": "k"}), (keyed("k"), {"id": "k"})):
@@ -62,14 +46,10 @@ def test_the_same_request_under_the_same_name_gets_the_first_answer(nodes):
             assert sent[b"spillover-replayed"] == b"true"
         assert starts(node) == 1
 
-    with_nodes(nodes, check)
 
-
-def test_another_request_under_the_same_name_is_a_conflict(nodes):
+async def test_another_request_under_the_same_name_is_a_conflict(nodes):
     """While the first runs and after it, whether payload or type differ."""
-
-    async def check(federation):
-        node = federation["a"]
+    async with nodes.alone() as node:
         first = node.post({"service_ms": 50}, headers=keyed("k"))
         await nodes.until(lambda: node.machine.servers.busy)
         for other in (body({"service_ms": 51}), body({"service_ms": 50}, type="other")):
@@ -79,53 +59,10 @@ def test_another_request_under_the_same_name_is_a_conflict(nodes):
         status, _, problem = await node.send("POST", "/requests", body(1), keyed("k"))
         assert (status, problem["reason"]) == (409, "conflict")
 
-    with_nodes(nodes, check)
 
-
-def test_who_joins_waits_no_longer_than_its_own_deadline(nodes):
-    """The work goes on for the first."""
-
-    async def check(federation):
-        node = federation["a"]
-        first = node.post({"service_ms": 200}, headers=keyed("k"))
-        await nodes.until(lambda: node.machine.servers.busy)
-        short = [*keyed("k"), (b"Spillover-Deadline-Ms", b"20")]
-        status, _, problem = await node.send("POST", "/requests", body({"service_ms": 200}), short)
-        assert (status, problem["reason"]) == (504, "deadline_exceeded")
-        assert (await first).status == 200
-
-    with_nodes(nodes, check)
-
-
-def test_an_asynchronous_request_is_answered_at_once_and_fetched_later(nodes):
-    """202 with where to ask; then queued or running, then done with the fields of the answer."""
-
-    async def check(federation):
-        node = federation["a"]
-        status, headers, shown = await node.send(
-            "POST", "/requests", body({"service_ms": 30}), ASYNC
-        )
-        assert (status, shown["state"]) == (202, "running")
-        assert headers[b"preference-applied"] == b"respond-async"
-        where = headers[b"location"].decode()
-        assert where == f"/requests/{shown['id']}"
-        status, _, second = await node.send("POST", "/requests", body(1, id="a b/ö"), ASYNC)
-        assert (status, second["state"], second["id"]) == (202, "queued", "a b/ö")
-        await until_state(nodes, node, shown["id"], "done")
-        status, done = await node.get(where)
-        assert status == 200
-        assert done["result"] == {"service_ms": 30}
-        assert set(done) >= {"id", "state", "result", "cluster", "path", "hops", "timing_ms"}
-        await until_state(nodes, node, "a b/ö", "done")
-
-    with_nodes(nodes, check)
-
-
-def test_the_ways_a_request_can_end_are_remembered(nodes):
+async def test_the_ways_a_request_can_end_are_remembered(nodes):
     """Whoever asks is shown the problem that the client was told; only some are given again."""
-
-    async def check(federation):
-        node = federation["a"]
+    async with nodes.alone() as node:
         deadline = [*keyed("late"), (b"Spillover-Deadline-Ms", b"20")]
         status, _, told = await node.send("POST", "/requests", body(LONG), deadline)
         assert (status, told["reason"]) == (504, "deadline_exceeded")
@@ -140,23 +77,17 @@ def test_the_ways_a_request_can_end_are_remembered(nodes):
         status, headers, again = await node.send("POST", "/requests", body(LONG), keyed("gone"))
         assert (status, again, headers[b"spillover-replayed"]) == (409, told, b"true")
 
-    with_nodes(nodes, check)
+
+async def test_what_is_not_known_is_404(nodes):
+    async with nodes.alone() as node:
+        for method in ("GET", "DELETE"):
+            status, _, problem = await node.send(method, "/requests/nobody")
+            assert (status, problem["reason"], problem["id"]) == (404, "unknown_request", "nobody")
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
-def test_what_is_not_known_is_404(nodes, method):
-    async def check(federation):
-        status, _, problem = await federation["a"].send(method, "/requests/nobody")
-        assert (status, problem["reason"], problem["id"]) == (404, "unknown_request", "nobody")
-
-    with_nodes(nodes, check)
-
-
-def test_cancelling_what_waits_and_what_runs(nodes):
+async def test_cancelling_what_waits_and_what_runs(nodes):
     """200 with the final state; whoever waits gets 409; finished stays finished."""
-
-    async def check(federation):
-        node = federation["a"]
+    async with nodes.alone() as node:
         running = node.post(LONG, headers=keyed("runs"))
         await nodes.until(lambda: node.machine.servers.busy)
         waiting = node.post(LONG, headers=keyed("waits"))
@@ -171,8 +102,6 @@ def test_cancelling_what_waits_and_what_runs(nodes):
         await node.send("POST", "/requests", body({"service_ms": 1}), keyed("done"))
         status, _, shown = await node.send("DELETE", "/requests/done")
         assert (status, shown["state"], shown["result"]) == (200, "done", {"service_ms": 1})
-
-    with_nodes(nodes, check)
 
 
 def blocked(nodes):
@@ -194,64 +123,37 @@ async def unblock(a, b, posts):
     await asyncio.gather(*posts)
 
 
-def test_cancelling_through_every_hop(nodes):
+async def test_cancelling_through_every_hop(nodes):
     """From a to b and to c, where it runs: c confirms, and all three have it as cancelled."""
-
-    async def main():
-        async with nodes.Federation(blocked(nodes)) as federation:
-            a, b, c = (federation[i] for i in "abc")
-            blockers = await block(nodes, a, b)
-            post = a.post(LONG, headers=keyed("k"))
-            await nodes.until(lambda: c.machine.servers.busy)
-            assert [await state_of(n, "k") for n in (a, b, c)] == [
-                "forwarded", "forwarded", "running",
-            ]  # fmt: skip
-            status, _, shown = await a.send("DELETE", "/requests/k")
-            assert (status, shown["state"]) == (200, "cancelled")
-            assert (await post).status == 409
-            assert c.machine.servers.busy == 0
-            assert [n.ledger.home["cancelled"] for n in (a, b, c)] == [1, 0, 0]
-            assert [n.ledger.foreign["cancelled"] for n in (a, b, c)] == [0, 1, 1]
-            await unblock(a, b, blockers)
-
-    nodes.run(main)
+    async with nodes.Federation(blocked(nodes)) as federation:
+        a, b, c = (federation[i] for i in "abc")
+        blockers = await block(nodes, a, b)
+        post = a.post(LONG, headers=keyed("k"))
+        await nodes.until(lambda: c.machine.servers.busy)
+        assert [await state_of(n, "k") for n in (a, b, c)] == [
+            "forwarded", "forwarded", "running",
+        ]  # fmt: skip
+        status, _, shown = await a.send("DELETE", "/requests/k")
+        assert (status, shown["state"]) == (200, "cancelled")
+        assert (await post).status == 409
+        assert c.machine.servers.busy == 0
+        assert [n.ledger.home["cancelled"] for n in (a, b, c)] == [1, 0, 0]
+        assert [n.ledger.foreign["cancelled"] for n in (a, b, c)] == [0, 1, 1]
+        await unblock(a, b, blockers)
 
 
-def test_cancelling_at_the_cluster_that_runs_it(nodes):
-    """Which is not its home: the final state with its problem, as the home tells it."""
-
-    async def main():
-        async with nodes.Federation(blocked(nodes)) as federation:
-            a, b, c = (federation[i] for i in "abc")
-            blockers = await block(nodes, a, b)
-            post = a.post(LONG, headers=keyed("k"))
-            await nodes.until(lambda: c.machine.servers.busy)
-            status, _, shown = await c.send("DELETE", "/requests/k")
-            assert (status, shown["state"], shown["path"]) == (200, "cancelled", ["a", "b", "c"])
-            told = json.loads((await post).body)
-            assert shown["problem"] == told
-            assert (told["status"], told["reason"], told["id"]) == (409, "cancelled", "k")
-            await unblock(a, b, blockers)
-
-    nodes.run(main)
-
-
-def test_a_disconnect_cancels_unkeyed_work_through_every_hop(nodes):
+async def test_a_disconnect_cancels_unkeyed_work_through_every_hop(nodes):
     """Keyed work goes on."""
-
-    async def main():
-        async with nodes.Federation(blocked(nodes)) as federation:
-            a, b, c = (federation[i] for i in "abc")
-            blockers = await block(nodes, a, b)
-            post = a.post(LONG)
-            await nodes.until(lambda: c.machine.servers.busy)
-            post.cancel()
-            await nodes.until(lambda: c.machine.servers.busy == 0)
-            assert a.ledger.home["cancelled"] == 1
-            post = a.post({"service_ms": 30}, headers=keyed("k"))
-            await nodes.until(lambda: c.machine.servers.busy)
-            post.cancel()
-            await until_state(nodes, a, "k", "done")
-            await unblock(a, b, blockers)
-
-    nodes.run(main)
+    async with nodes.Federation(blocked(nodes)) as federation:
+        a, b, c = (federation[i] for i in "abc")
+        blockers = await block(nodes, a, b)
+        post = a.post(LONG)
+        await nodes.until(lambda: c.machine.servers.busy)
+        post.cancel()
+        await nodes.until(lambda: c.machine.servers.busy == 0)
+        assert a.ledger.home["cancelled"] == 1
+        post = a.post({"service_ms": 30}, headers=keyed("k"))
+        await nodes.until(lambda: c.machine.servers.busy)
+        post.cancel()
+        await until_state(nodes, a, "k", "done")
+        await unblock(a, b, blockers)

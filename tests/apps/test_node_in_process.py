@@ -10,26 +10,22 @@ import json
 import logging
 import resource
 import signal
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 
 import pytest
 import uvloop
-from fastapi import FastAPI
 
 from spillover import __version__
-from spillover.apps.http import token_files
-from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.node.server import serve_node
-from spillover.inputs.api_tokens import dump_api_token, new_api_token
 from spillover.live.http1.client import HttpClient
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.tls import rotation
 from spillover.live.tls.rotation import Credentials
-from spillover.model.access import Role
 from support.certificates import Authority, put
 from support.federation import topology_of
 from support.loop import until
 from support.ports import free_row
+from support.queue_service import connected
 from support.secure_federation import name_of
 
 LIMIT_S = 30.0
@@ -101,27 +97,12 @@ def served(check, **given):
         runner.run(main())
 
 
-def test_routes_are_made_before_anybody_asks(monkeypatch):
-    """And before any thread of a handler runs, which may be about to import pydantic 1."""
-    made = []
-
-    class Noted(FastAPI):
-        def __init__(self, **settings):
-            super().__init__(**settings)
-            made.append(self.title)
-
-    monkeypatch.setattr("spillover.apps.http.cold.FastAPI", Noted)
-
-    async def check(_):
-        assert made == ["Spillover node a"]
-
-    served(check)
-
-
 def test_the_first_line_of_its_log_says_who_it_is(caplog):
-    """With where it listens, and the file that it was given."""
+    """With where it listens, for neighbors too, and the file that it was given."""
+    for_neighbors = free_row(1)
 
     async def check(node):
+        apart = f"http://127.0.0.1:{for_neighbors}"
         assert node.made_with["seed"] == 7
         assert node.made_with["source"] == "sites.yaml"
         (said,) = [one.msg for one in caplog.records if str(one.msg).startswith("node starts")]
@@ -131,39 +112,15 @@ def test_the_first_line_of_its_log_says_who_it_is(caplog):
             "federation": "test",
             "topology": "sites.yaml",
             "version": __version__,
+            "peer_address": apart,
         }
+        assert (await node.send("GET", "/peer/v2/reports?from=b"))[0] == 404
+        with closing(await asyncio.to_thread(connected, apart)) as line:
+            line.sendall(b"GET /state HTTP/1.0\r\n\r\n")
+            assert b" 404 " in await asyncio.to_thread(line.recv, 100)
 
     with caplog.at_level(logging.INFO):
-        served(check, seed=7, source="sites.yaml")
-
-
-@pytest.mark.slow
-def test_with_tokens_it_is_for_who_shows_one(tmp_path, monkeypatch):
-    """Those of its files, which are read again while it runs: at once where it is told to."""
-    monkeypatch.setattr(token_files, "LOOK_S", 3600.0)
-    file = tmp_path / "tokens.yaml"
-
-    def let_in(secret):
-        file.write_text(dump_api_token(new_api_token("reader", secret, "", [Role.READ])))
-
-    async def check(node):
-        async def status(*secrets):
-            shown = [(b"Authorization", b"Bearer " + secret.encode()) for secret in secrets]
-            return (await node.send("GET", "/state", b"", shown))[0]
-
-        first, second = "first" * 10, "second" * 10
-        assert [await status(), await status(first), await status(second)] == [401, 200, 401]
-        let_in(second)
-        signal.raise_signal(signal.SIGHUP)
-
-        async def is_changed():
-            return await status(second) == 200
-
-        await until(is_changed)
-        assert await status(first) == 401
-
-    let_in("first" * 10)
-    served(check, token_files=TokenFiles([str(file)]))
+        served(check, seed=7, source="sites.yaml", peer_bind=("127.0.0.1", for_neighbors))
 
 
 @pytest.mark.slow

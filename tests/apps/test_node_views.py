@@ -86,49 +86,6 @@ def test_what_a_neighbor_has_told_and_been_given_stands_at_its_name():
     assert set(c["came_back"].values()) == {0}
 
 
-def told(**fields):
-    """A cluster of which each number differs."""
-    neighbor = {
-        "id": "b",
-        "url": "u",
-        "accept_probability": 0.12344,
-        "neighborhood_accept_probability": 0.23456,
-        "queue_length": 31,
-        "age_ms": 32.26,
-        "alive": True,
-        "forwards": 33,
-        "pulls": 34,
-        "degraded": True,
-        "link": {"delay_ms": 35.5, "loss": 0.36, "cut": True},
-    }
-    counts = "servers busy queue_length foreign_waiting forwards pulls answered failed rejected"
-    counts += " expired refused stuck"
-    state = {name: number for number, name in enumerate(counts.split(), 1)}
-    state |= {
-        "cluster": "a",
-        "url": "http://a.example:1",
-        "accept_probability": 0.98765,
-        "neighborhood_accept_probability": 0.87654,
-        "policy": "paper",
-        "shadow": {"policy": "adaptive", "same": 41, "other": 42, "saved_ms": 43, "lost_ms": 44},
-        "home_load": 1.25,
-        "version": "0.7",
-        "configuration": {"version": 51, "by": "b", "superseded": 52, "removed": True, "more": 1},
-        "clients": {"connected": 61, "moved_away": 62, "put_off": 63},
-        "draining": True,
-        "drained": False,
-        "down": True,
-        "system_time_sum_ms": 71.23456,
-        "recent": {"p50_ms": 81.5, "p99_ms": 82.5, "done": 83},
-        "health": "recovering",
-        "degraded": True,
-        "failed_share": 0.34567,
-        "neighbors": [neighbor, {**neighbor, "id": "c", "age_ms": None, "link": None}],
-        "ledger": {"epoch": 91, "home": {"accepted": 92}, "foreign": {"received": 93}},
-    }
-    return NodeState.model_validate(state | fields)
-
-
 def pool(count):
     """With so many servers, classes and types."""
     failed = {"how": "failed", "in_a_row": 5, "done_elsewhere": 6, "problem": "no"}
@@ -156,7 +113,8 @@ def pool(count):
 @pytest.mark.parametrize(("count", "rows"), [(24, 24), (25, 24), (2, 2)])
 def test_of_a_large_pool_the_first_rows_are_drawn_and_all_are_counted(count, rows):
     """Of what a server does not do, four types."""
-    state = told(tokens=pool(count))
+    plain = state_of(lambda _: None).model_dump()
+    state = NodeState.model_validate(plain | {"tokens": pool(count)})
     drawn = cluster_view("a", state)["tokens"]
     assert drawn["jobs"] == 7
     assert (drawn["held"], drawn["limit"]) == (3 * count, 10 * count)

@@ -15,7 +15,7 @@ from support.federation import run, turn, until
 from support.passed_requests import get, post
 from support.proxy_doors import doors
 
-COUNT = 5_000 if "SPILLOVER_SOAK_S" in os.environ else 150
+COUNT = 5_000 if "SPILLOVER_SOAK_S" in os.environ else 75
 AT_ONCE = 25
 SITES = {"a": {"servers": 8}, "b": {"queue_limit": 20}, "c": {"servers": 30}}
 KEYED = (b"A: b", b"Idempotency-Key: %d")

@@ -168,52 +168,6 @@ def test_an_api_token_is_shown_as_to_a_proxy_and_goes_no_further():
     in_front(check, access=access_of_tests())
 
 
-def test_requests_in_a_pipeline_are_answered_in_order():
-    async def echo(talk, head, body):
-        told = head.split(b" ")[1] + body
-        await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(told), told))
-        return True
-
-    async def check(here):
-        here.service.answer = echo
-        client = await here.client()
-        chunks = b"5\r\nhello\r\n0\r\n\r\n"
-        client.writer.write(
-            get(target=b"/1")
-            + post(LENGTH)
-            + post(b"Transfer-Encoding: chunked", body=chunks)
-            + get(target=b"/4")
-            + b"GARBAGE\r\n\r\n"
-        )
-        for expected in (b"/1", b"/hello", b"/hello", b"/4"):
-            assert (await client.answer()).body == expected
-        assert (await client.answer()).status == 400
-
-    in_front(check)
-
-
-def test_a_client_that_closes_its_half_gets_its_answer():
-    async def check(here):
-        go_on = asyncio.Event()
-
-        async def wait(talk, *_):
-            await go_on.wait()
-            await talk.say(OK)
-            return True
-
-        here.service.answer = wait
-        client = await here.client()
-        client.writer.write(get())
-        client.writer.write_eof()
-        await until(lambda: here.service.seen)
-        go_on.set()
-        read = await client.answer()
-        assert (read.status, read.body) == (200, b"ok")
-        assert await client.reader.read() == b""
-
-    in_front(check)
-
-
 def test_requests_in_a_pipeline_are_answered_though_its_half_is_closed():
     """Those that came whole. What is there of another one is nobody's."""
 
@@ -270,30 +224,6 @@ def test_bodies_are_read_only_where_there_is_room():
     in_front(check, cluster={"held_limit_bytes": HELD_LIMIT_BYTES_MIN})
 
 
-@HOPS
-def test_last_words_are_no_part_of_a_coded_body(hops):
-    """A reader of gzip would take them for garbage, or read on."""
-
-    async def check(here):
-        cases = (b"gzip", False), (b"identity", True), (b"br, gzip", False)
-        for coding, tells in cases[: 2 if hops else None]:  # one more, and the neighbor is degraded
-
-            async def break_off(talk, *_, coding=coding):
-                await talk.say(
-                    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-                    b"Content-Encoding: %b\r\nTransfer-Encoding: chunked\r\n\r\n"
-                    b"4\r\n\x1f\x8b\n\n\r\n" % coding
-                )
-                return False
-
-            here.service.answer = break_off
-            read = await here.ask(get())
-            assert not read.is_whole
-            assert (b'data: {"error":' in read.body) == tells, coding
-
-    in_front(check, hops, cluster={"routes": (Route(path="/", sse_error_event=True),)})
-
-
 @pytest.mark.parametrize(
     ("said", "tells"),
     [
@@ -332,30 +262,6 @@ def test_last_words_are_said_between_two_events_alone(said, tells):
         assert words.endswith(b"}}\n\n") == tells
 
     in_front(check, cluster={"routes": (Route(path="/", sse_error_event=True),)})
-
-
-@HOPS
-def test_who_asks_by_http_1_0_may_keep_the_connection(hops):
-    """As `ab -k` does: where the end of the answer can be told."""
-
-    async def check(here):
-        here.service.answer = OK
-        client = await here.client()
-        kept = get(b"Connection: Keep-Alive", version=b"1.0", host=b"")
-        for _ in range(3):
-            read = await client.ask(kept)
-            assert (read.body, read.get(b"connection")) == (b"ok", "keep-alive")
-        read = await client.ask(get(b"Connection: keep-alive", b"Spillover-Deadline-Ms: x",
-                                    version=b"1.0"))  # fmt: skip
-        assert (read.status, read.get(b"connection")) == (422, "keep-alive")
-        here.service.answer = (
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
-        )
-        read = await client.ask(kept)
-        assert (read.body, read.get(b"connection")) == (b"ok", "close")
-        assert await client.reader.read() == b""
-
-    in_front(check, hops)
 
 
 @pytest.mark.parametrize(
@@ -412,20 +318,6 @@ def test_a_body_is_asked_for_and_bounded():
     in_front(check, cluster={"passed_body_limit_bytes": 100})
 
 
-def test_a_door_that_leads_back_to_itself_is_a_loop():
-    async def check(here):
-        async def around(talk, head, _):
-            read = await here.ask(head)
-            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n%d" % read.status)
-            return True
-
-        here.service.answer = around
-        assert (await here.ask(get())).body == b"508"
-        assert len(here.service.seen) == 1
-
-    in_front(check)
-
-
 def test_routes_say_what_requests_do_not():
     routes = (
         Route(path="/health", unqueued=True),
@@ -474,3 +366,39 @@ def test_the_api_of_the_node_sends_requests_to_the_door():
         assert "http://proxy.example:9000" in body["detail"]
 
     in_front(check, cluster={"proxy_url": "http://proxy.example:9000"})
+
+
+def test_a_door_that_leads_back_to_itself_is_a_loop():
+    async def check(here):
+        async def around(talk, head, _):
+            read = await here.ask(head)
+            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n%d" % read.status)
+            return True
+
+        here.service.answer = around
+        assert (await here.ask(get())).body == b"508"
+        assert len(here.service.seen) == 1
+
+    in_front(check)
+
+
+def test_last_words_are_no_part_of_a_coded_body():
+    """A reader of gzip would take them for garbage, or read on."""
+
+    async def check(here):
+        for coding, tells in ((b"gzip", False), (b"identity", True), (b"br, gzip", False)):
+
+            async def break_off(talk, *_, coding=coding):
+                await talk.say(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                    b"Content-Encoding: %b\r\nTransfer-Encoding: chunked\r\n\r\n"
+                    b"4\r\n\x1f\x8b\n\n\r\n" % coding
+                )
+                return False
+
+            here.service.answer = break_off
+            read = await here.ask(get())
+            assert not read.is_whole
+            assert (b'data: {"error":' in read.body) == tells, coding
+
+    in_front(check, cluster={"routes": (Route(path="/", sse_error_event=True),)})

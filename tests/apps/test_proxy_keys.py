@@ -8,34 +8,10 @@ import pytest
 
 from support.federation import until
 from support.passed_requests import get
-from support.proxy_doors import in_front, told
+from support.proxy_doors import in_front
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 HOPS = pytest.mark.parametrize("hops", [0, 1])
-
-
-@HOPS
-def test_a_name_that_is_under_way_is_a_conflict(hops):
-    async def check(here):
-        go_on = asyncio.Event()
-
-        async def wait(talk, *_):
-            await go_on.wait()
-            await talk.say(OK)
-            return True
-
-        here.service.answer = wait
-        client = await here.client()
-        client.writer.write(get(b"Idempotency-Key: k"))
-        await until(lambda: here.service.seen)
-        read = await here.ask(get(b"Idempotency-Key: k"))
-        assert (read.status, told(read)["reason"]) == (409, "conflict")
-        go_on.set()
-        assert (await client.answer()).get(b"spillover-request-id") == "k"
-        assert (await here.ask(get(b"Idempotency-Key: k"))).body == b"ok"
-        assert len(here.service.seen) == 2
-
-    in_front(check, hops)
 
 
 @HOPS

@@ -3,20 +3,10 @@ nothing that may have."""
 
 from __future__ import annotations
 
-import asyncio
-
 import openai
 import pytest
 
-from support.federation import until
-from support.passed_requests import get
 from support.proxy_doors import in_front
-
-CHAT = b'{"id": "x", "object": "chat.completion", "choices": []}'
-DONE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
-    len(CHAT),
-    CHAT,
-)
 
 
 async def hang(talk, *_):
@@ -47,21 +37,3 @@ def test_a_job_that_may_have_run_is_run_once(answer, status):
         assert len(here.service.seen) == 1
 
     in_front(check, default_deadline_ms=300)
-
-
-def test_a_job_that_was_refused_is_sent_again():
-    async def check(here):
-        here.service.answer = hang
-        clients = [await here.client() for _ in range(2)]
-        for client in clients:
-            client.writer.write(get())
-        home = here["a"].ledger.home
-        await until(lambda: home["running"] + home["queued"] == 2)
-        asking = asyncio.ensure_future(chat(here))
-        await until(lambda: here["a"].shell.metrics._refusals["queue_full",])
-        here.service.answer = DONE
-        for client in clients:
-            client.close()
-        assert (await asking).id == "x"
-
-    in_front(check, cluster={"servers": 1, "queue_limit": 1})

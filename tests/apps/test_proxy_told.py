@@ -115,25 +115,6 @@ def test_what_came_of_a_request_and_why_is_told(caplog, scene, hops):
     in_front(check, hops, cluster={"routes": ROUTES, "passed_idle_ms": 300.0})
 
 
-def test_who_leaves_in_the_midst_of_an_answer_is_told(caplog):
-    async def check(here):
-        here.service.answer = stand_still
-        with caplog.at_level(logging.INFO, REQUESTS_LOGGER):
-            client = await here.client()
-            client.writer.write(get())
-            await client.reader.readuntil(b"hello")
-            client.close()
-            await until(lambda: REQUESTS_LOGGER in [one.name for one in caplog.records])
-        fields = {"method": "GET", "path": "/", "status": 200, "end": "cancelled"}
-        fields |= {"outcome": "cancelled", "cause": "client", "ended_at": "a", "sent_bytes": 5}
-        told = line_of(caplog).fields
-        assert told | fields == told
-        assert "route" not in told
-        assert counted(here["a"], "failures_total") == {("client", "cancelled"): 1}
-
-    in_front(check)
-
-
 @pytest.mark.parametrize(
     ("request_", "line", "count"),
     [
@@ -161,12 +142,3 @@ def test_what_is_never_decided_is_told_too(caplog, request_, line, count):
         assert counted(here["a"], "http_requests_total") == {count: 1}
 
     in_front(check, cluster={"routes": ROUTES})
-
-
-def test_without_the_option_no_line_is_made(caplog):
-    async def check(here):
-        await here.ask(chat(LENGTH), "POST")
-        assert counted(here["a"], "http_requests_total") == {("POST", "/v1/", "2xx"): 1}
-
-    in_front(check, cluster={"routes": ROUTES})
-    assert not [one for one in caplog.records if one.name == REQUESTS_LOGGER]

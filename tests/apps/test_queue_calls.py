@@ -16,15 +16,6 @@ from support.queue_service import call, connected, producers, until
 OFFER = b"POST /objects HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n"
 
 
-def test_a_producer_that_leaves_before_its_turn_waits_no_longer() -> None:
-    with producers(buffers=1) as (one,):
-        one.put(b"x")
-        with closing(connected(one.url)) as line:
-            line.sendall(OFFER + b"Spillover-Deadline-Ms: 3000000\r\n\r\nan object")
-            until(lambda: one.state["waiting"] == 1)
-        until(lambda: one.state["waiting"] == 0)
-
-
 def test_a_producer_whose_object_does_not_come_is_told_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -73,16 +64,6 @@ def test_what_is_acknowledged_is_gone_for_good_when_that_is_said(tmp_path: Path)
         assert telling.result().status == 204
         assert busy.execute("SELECT count(*) FROM objects").fetchone() == (0,)
         busy.close()
-
-
-def test_why_a_take_is_refused_is_told() -> None:
-    with producers(waiting_limit=1) as (one,), futures.ThreadPoolExecutor() as pool:
-        first = pool.submit(one.take)
-        until(lambda: one.state["takes"] == 1)
-        assert "as many consumers wait here as" in one.take().told["detail"]
-        call(f"{one.url}/admin/drain", "POST")
-        assert "the producer is draining" in one.take().told["detail"]
-        first.result()
 
 
 def test_a_grant_is_extended_by_a_day_at_most() -> None:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from http.client import HTTPException
 
 import pytest
 
@@ -21,8 +18,6 @@ from support.queue_service import Producer, call, connected, producers, until
 
 LARGE_BYTES = 24_000_000
 """Far more than the kernel takes of what nobody reads."""
-
-GONE = (OSError, HTTPException)
 
 
 @pytest.fixture
@@ -81,44 +76,6 @@ def test_a_consumer_that_dies_before_it_has_read_its_object_gives_it_back(size_b
         assert again.body == b"x" * size_bytes
         assert one.take(deadline_ms=300).status == 204
         assert one.tell(again.headers["spillover-grant"], "ack").status == 204
-
-
-def test_a_consumer_that_goes_as_it_is_given_its_object_gives_it_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Between the decision, which counts it as there, and the answer."""
-    with producers(visibility_s=3600.0) as (one,), ThreadPoolExecutor(1) as pool:
-        assert one.shell is not None
-        bodies_of_one = one.shell.bodies
-        real = bodies_of_one.delivered
-        taking = pool.submit(one.take)
-        until(lambda: one.state["takes"] == 1)
-        lines = [line for line in list(one.connections) if line.exchange is not None]
-        (line,) = [line for line in lines if line.exchange.path == "/take"]
-
-        def broken_off(number: int, deliveries: int) -> None:
-            monkeypatch.undo()
-            line.transport.abort()
-            real(number, deliveries)
-
-        monkeypatch.setattr(bodies_of_one, "delivered", broken_off)
-        one.put(b"x")
-        until(lambda: one.state["returned"] == 1)
-        with pytest.raises(GONE):
-            taking.result()
-
-
-def test_a_slow_consumer_keeps_its_object_while_it_reads() -> None:
-    """Half of it, in more than twice the visibility time."""
-    with producers(object_limit_bytes=LARGE_BYTES, visibility_s=0.5) as (one,):
-        one.put(os.urandom(LARGE_BYTES))
-        begun_s, got = time.monotonic(), 0
-        with closing(begun_to_read(one.url)) as line:
-            while got < LARGE_BYTES // 2:
-                due_s = begun_s + 1.2 * got / (LARGE_BYTES // 2)
-                until(lambda due_s=due_s: time.monotonic() >= due_s)
-                got += len(line.recv(65_536))
-            assert one.state["returned"] == 0
 
 
 @pytest.mark.parametrize("when", ["just now", "before it was heard"])

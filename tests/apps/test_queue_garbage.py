@@ -1,4 +1,4 @@
-"""A producer of the queue under what is no proper call: wrong bodies, wrong framing, and 4 000
+"""A producer of the queue under what is no proper call: wrong bodies, wrong framing, and 1 500
 requests of `support.malformed`, 100 000 with SPILLOVER_SOAK_S."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import uvloop
 from support.malformed import BATCH, IS_SOAK, Dialect, Sender
 from support.queue_service import Producer, call, connected, producers, until
 
-COUNT = 100_000 if IS_SOAK else 4_000
+COUNT = 100_000 if IS_SOAK else 1_500
 FILES_MORE = 64
 """Connections that the two producers keep to each other, both ends of each in this process."""
 RSS_GROWTH_BYTES = 32 * 2**20

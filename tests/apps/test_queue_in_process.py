@@ -8,7 +8,6 @@ import asyncio
 import resource
 import signal
 import socket
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
@@ -83,18 +82,6 @@ async def running(**given: Any) -> AsyncIterator[Running]:
             await asyncio.wait_for(serving, LIMIT_S)
 
 
-def test_consumers_reach_it_where_it_was_told_that_they_do() -> None:
-    """Behind a proxy that is not where it listens."""
-
-    async def main() -> None:
-        async with running(url="http://outside.example:9") as one:
-            assert one.told_url == "http://outside.example:9"
-            state = await one.state()
-            assert state["url"] == state["producers"]["p1"] == "http://outside.example:9"
-
-    asyncio.run(main())
-
-
 def test_each_answer_of_one_that_drains_is_the_last_of_its_connection() -> None:
     """And who asks nothing is let go of."""
 
@@ -153,29 +140,6 @@ def test_sighup_has_api_tokens_read_at_once(
             await until(lambda: [token.name for token in files.tokens] == ["two"])
             assert await asyncio.to_thread(status, "first") == 401
             assert await asyncio.to_thread(status, "second") == 200
-
-    asyncio.run(main())
-
-
-def test_an_object_may_be_on_its_way_for_as_long_as_its_place_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What limits how long a body takes counts from when it is asked for."""
-    monkeypatch.setattr(server, "BODY_S", 0.05)
-
-    async def main() -> None:
-        async with running() as one:
-            await one.ask("put", b"x")
-            with closing(connected(one.producer.url)) as line:
-                line.sendall(b"POST /objects HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")
-                begun_s = time.monotonic()
-                await until(one.waits)
-                await until(lambda: time.monotonic() - begun_s > 4.0 * server.BODY_S)
-                grant = (await one.ask("take")).headers["spillover-grant"]
-                await one.ask("tell", grant, "ack")
-                line.sendall(b" more")
-                said = await asyncio.to_thread(line.recv, 65_536)
-                assert said.startswith(b"HTTP/1.1 201 ")
 
     asyncio.run(main())
 

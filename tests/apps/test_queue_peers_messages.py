@@ -41,24 +41,6 @@ def answer_of(line: socket) -> bytes:
     return seen
 
 
-def test_a_probe_leaves_before_it_is_told_where_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
-    order: list[str] = []
-    with producers(2) as (first, _), closing(connected(first.url)) as line:
-        assert first.shell is not None
-        client, history = first.shell._clients["p2"], first.shell.history
-        for one, name in ((client, "send"), (history, "did")):
-            real = getattr(one, name)
-
-            def noted(*args: Any, real: Any = real, name: str = name, **more: Any) -> None:
-                order.append(name)
-                real(*args, **more)
-
-            monkeypatch.setattr(one, name, noted)
-        say(line, wire.PROBE_PATH)
-        assert answer_of(line).startswith(b"HTTP/1.1 202")
-    assert order == ["send", "did"]
-
-
 @pytest.mark.parametrize("path", MESSAGES)
 def test_what_a_peer_says_in_pieces_is_the_same(path: str) -> None:
     with producers(2) as (first, _), closing(connected(first.url)) as line:
@@ -69,17 +51,6 @@ def test_what_a_peer_says_in_pieces_is_the_same(path: str) -> None:
         assert answer_of(line) == b"HTTP/1.1 100 Continue\r\n\r\n"
         line.sendall(MESSAGES[path][0])
         assert answer_of(line) == whole
-
-
-def test_a_peer_says_no_more_than_a_message_is_long() -> None:
-    """Whole or not: it is refused by its length, and the next is heard."""
-    with producers(2) as (first, _), closing(connected(first.url)) as line:
-        head = b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
-        size = calls.MESSAGE_LIMIT_BYTES + 1
-        line.sendall(head % (wire.PROBE_PATH.encode(), size) + b" " * size)
-        said = answer_of(line)
-    assert said.startswith(b"HTTP/1.1 413 ")
-    assert b'"reason":"too_large"' in said.replace(b" ", b"")
 
 
 @pytest.mark.parametrize("path", MESSAGES)

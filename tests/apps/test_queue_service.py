@@ -203,13 +203,6 @@ def test_a_producer_that_waits_is_not_read_and_then_is(producer: Producer) -> No
         assert producer.state["memory_bytes"] == 1 + size
 
 
-def test_large_objects_in_a_store_take_no_memory(tmp_path: Path) -> None:
-    with producers(stores=tmp_path, buffers=100, held_limit_bytes=250_000) as (one,):
-        for _ in range(5):
-            assert one.put(b"x" * 100_000).status == 201
-        until(lambda: one.state["memory_bytes"] == 0)
-
-
 # --- what is wrong ------------------------------------------------------------------------------
 
 
@@ -246,16 +239,6 @@ def test_a_wrong_take_names_its_field(producer: Producer, asked: dict, field: st
     assert field in answer.told["detail"]
 
 
-@pytest.mark.parametrize("deadline", ["0", "-1", "nan", "inf", "1e3", "soon", ""])
-def test_a_deadline_that_is_none(producer: Producer, deadline: str) -> None:
-    headers = {"Spillover-Deadline-Ms": deadline}
-    for path in ("/objects", "/take"):
-        body = b'{"consumer":"c","probe_id":"p"}'
-        answer = call(f"{producer.url}{path}", "POST", body, headers)
-        assert reason(answer) == (422, "invalid")
-        assert "Spillover-Deadline-Ms" in answer.told["detail"]
-
-
 def test_a_probe_id_that_is_under_way_is_refused(producer: Producer) -> None:
     with ThreadPoolExecutor() as pool:
         first = pool.submit(producer.take, probe_id="mine")
@@ -263,18 +246,6 @@ def test_a_probe_id_that_is_under_way_is_refused(producer: Producer) -> None:
         assert reason(producer.take(probe_id="mine")) == (409, "conflict")
         producer.put(b"x")
         assert first.result().status == 200
-
-
-def test_a_wrong_method_says_which_is_right(producer: Producer) -> None:
-    for path, method, right in (
-        ("/objects", "GET", "POST"),
-        ("/take", "PUT", "POST"),
-        ("/objects/g", "DELETE", "GET"),
-        ("/objects/g", "HEAD", "GET"),
-        ("/grants/g/ack", "GET", "POST"),
-    ):
-        answer = call(f"{producer.url}{path}", method)
-        assert (answer.status, answer.headers["allow"]) == (405, right)
 
 
 def test_pages_of_other_sites_cannot_use_it(producer: Producer) -> None:
@@ -299,23 +270,6 @@ def test_probes_and_offers_of_no_peer_are_refused(producer: Producer) -> None:
         url = f"{producer.url}/peer/v1/queue/{what}"
         assert reason(call(url, "POST", json.dumps(told).encode())) == (403, "not_a_neighbor")
         assert reason(call(url, "POST", b"{}")) == (422, "invalid")
-
-
-def test_another_life_without_a_store_confuses_nothing() -> None:
-    with producers() as (one,):
-        name = one.put(b"x").told["id"]
-        given = one.take()
-        assert given.headers["spillover-object"] == name
-        assert call(f"{one.url}/explain/{name}").told["id"] == name
-    grant = given.headers["spillover-grant"]
-    with producers() as (again,):
-        assert again.put(b"y").told["id"] != name
-        given = again.take()
-        for what in ("ack", "nack", "extend"):
-            assert reason(again.tell(grant, what)) == (404, "unknown_grant")
-        assert again.state["granted"] == 1
-        assert reason(call(f"{again.url}/explain/{name}")) == (404, "not_found")
-        assert call(f"{again.url}/explain/{given.headers['spillover-object']}").status == 200
 
 
 # --- what it shows ------------------------------------------------------------------------------
@@ -346,32 +300,6 @@ def test_explain_tells_an_object_and_a_probe_in_words() -> None:
             "given back by its consumer",
         ]
         assert reason(call(f"{first.url}/explain/nothing")) == (404, "not_found")
-
-
-def test_metrics_have_bounded_labels(producer: Producer) -> None:
-    before = _samples(producer)
-    for k in range(20):
-        producer.take(consumer=f"c{k}", deadline_ms=1)
-        producer.put(b"x", deadline_ms=1)
-    after = _samples(producer)
-    assert before == after
-    assert any('outcome="store_full"' in name for name in after)
-
-
-def _samples(producer: Producer) -> set[str]:
-    lines = call(f"{producer.url}/metrics").body.decode().splitlines()
-    return {line.rpartition(" ")[0] for line in lines if not line.startswith("#")}
-
-
-def test_the_description_names_every_call(producer: Producer) -> None:
-    paths = call(f"{producer.url}/openapi.json").told["paths"]
-    calls = {f"{method.upper()} {path}" for path, found in paths.items() for method in found}
-    assert calls >= {
-        *("POST /objects", "GET /objects/{grant}", "POST /take", "POST /grants/{grant}/ack"),
-        *("POST /grants/{grant}/nack", "POST /grants/{grant}/extend", "GET /explain/{name}"),
-        *("GET /state", "GET /dead", "GET /dead/{number}", "POST /dead/{number}/put-back"),
-        "DELETE /dead/{number}",
-    }
 
 
 @pytest.mark.slow

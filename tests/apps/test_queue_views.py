@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 
-from spillover.apps.queue.views import About, dead_objects, explanation, queue_state
+from spillover.apps.queue.views import About, queue_state
 from spillover.core.queue import events as ev
 from spillover.core.queue.settings import ProducerSettings
 from spillover.live.queue.shell import QueueShell
@@ -91,36 +90,5 @@ def test_how_long_an_object_a_take_and_its_probe_have_waited() -> None:
         assert waited.is_told_by(state.oldest_ms["object"])
         assert (state.takes, state.parked, state.buffered, state.granted) == (0, 0, 1, 1)
         assert (state.produced, state.memory_bytes) == (2, 2)
-
-    with_producer(story)
-
-
-async def dies(shell: QueueShell, number: int) -> None:
-    """Give it twice in vain."""
-    for time in range(2):
-        given = await take(shell, f"take-{number}-{time}")
-        assert given.number == number
-        shell.feed(ev.Sent(given.grant, whole=True))
-        await shell.ask(partial(ev.Nacked, grant=given.grant))
-
-
-def test_what_is_told_of_a_dead_object_until_it_is_discarded() -> None:
-    async def story(shell: QueueShell) -> None:
-        number = await put(shell, b"xyz", "text/html")
-        await dies(shell, number)
-        (dead,) = dead_objects(shell)
-        assert (dead.number, dead.content_type) == (number, "text/html")
-        assert (dead.size_bytes, dead.deliveries) == (3, 2)
-        found = explanation(shell, str(number))
-        assert found is not None
-        assert found.state.startswith("dead, after 2 deliveries in vain: POST /dead/1/put-back")
-        state = queue_state(shell, ABOUT)
-        assert (state.dead, state.buffered, state.discarded, state.returned) == (1, 0, 0, 2)
-        await shell.ask(lambda ref: ev.Discard(ref, number))
-        found = explanation(shell, str(number))
-        assert found is not None
-        assert found.state == "discarded: it is gone"
-        state = queue_state(shell, ABOUT)
-        assert (state.dead, state.discarded, state.produced) == (0, 1, 1)
 
     with_producer(story)

@@ -92,37 +92,6 @@ def test_what_is_too_much_is_429_and_says_which_limit(nodes):
     with_node(nodes, check, {"max_queued": 1})
 
 
-def test_what_runs_is_limited_wherever_it_runs(nodes):
-    async def check(federation, _):
-        a, b = federation["a"], federation["b"]
-        assert (await post(a, BANK, LONG, ASYNC))[0] == 202
-        status, _, shown = await post(a, SHOP, LONG, ASYNC)
-        assert (status, shown["state"]) == (202, "forwarded")
-        status, _, problem = await post(a, SHOP)
-        assert (status, problem["limit"]) == (429, "max_running")
-        # The quota is of each home.
-        assert (await post(b, SHOP, LONG, ASYNC))[0] == 202
-        assert await metric(b, "spillover_tenant_running", tenant="shop") == 1
-        await a.send("DELETE", f"/requests/{shown['id']}", headers=SHOP)
-        assert await metric(a, "spillover_tenant_running", tenant="shop") == 0
-
-    clusters = {"a": {"queue_limit": 0}, "b": {"servers": 4}}
-    with_node(nodes, check, {"max_running": 1}, "a", "b", clusters=clusters)
-
-
-def test_requests_a_second_are_limited(nodes):
-    async def check(federation, _):
-        node = federation["a"]
-        short = {"service_ms": 0}
-        told = await asyncio.gather(*(post(node, SHOP, short) for _ in range(20)))
-        refused = [problem for status, _, problem in told if status == 429]
-        assert 15 <= len(refused) <= 17
-        assert {problem["limit"] for problem in refused} == {"requests_per_s"}
-        assert (await post(node, BANK, short))[0] == 200
-
-    with_node(nodes, check, {"requests_per_s": 3})
-
-
 def test_other_quotas_count_at_once_and_labels_stay_bounded(nodes):
     async def check(federation, tenants):
         node = federation["a"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 
@@ -16,18 +15,9 @@ def body(payload=None, **fields):
     return json.dumps({"payload": payload, **fields}).encode()
 
 
-def lone(nodes, **cluster):
-    return nodes.topology_of("a", clusters={"a": cluster}, payload_limit_bytes=1000)
-
-
-def with_node(nodes, check, topology=None):
+def with_node(nodes, check, **cluster):
     """Run `check(node)` on one node without neighbors."""
-
-    async def main():
-        async with nodes.Federation(topology or lone(nodes)) as federation:
-            await check(federation["a"])
-
-    nodes.run(main)
+    nodes.with_node(check, clusters={"a": cluster}, payload_limit_bytes=1000)
 
 
 def test_the_answer_has_the_contracts_shape(nodes):
@@ -48,16 +38,17 @@ def test_the_answer_has_the_contracts_shape(nodes):
     with_node(nodes, check)
 
 
-@pytest.mark.parametrize("name", ["plain", "a b/c?d", "100%", "Köln-7", "注文"])
-def test_names_come_back_as_they_were_given(nodes, name):
+def test_names_come_back_as_they_were_given(nodes):
     """In the body as text, in headers as UTF-8; the key alone, the id alone, or both."""
 
     async def check(node):
-        key = [(b"Idempotency-Key", name.encode())]
-        for headers, fields in ((key, {}), ((), {"id": name}), (key, {"id": name})):
-            status, sent, answer = await node.send("POST", "/requests", body(1, **fields), headers)
-            assert (status, answer["id"]) == (200, name)
-            assert sent[b"spillover-request-id"].decode() == name
+        for name in ("plain", "a b/c?d", "100%", "Köln-7", "注文"):
+            key, id_ = [(b"Idempotency-Key", name.encode())], {"id": name}
+            for headers, fields in ((key, {}), ((), id_), (key, id_)):
+                content = body(1, **fields)
+                status, sent, answer = await node.send("POST", "/requests", content, headers)
+                assert (status, answer["id"]) == (200, name)
+                assert sent[b"spillover-request-id"].decode() == name
 
     with_node(nodes, check)
 
@@ -128,38 +119,6 @@ def test_bad_requests_are_invalid_in_one_line(nodes):
     with_node(nodes, check)
 
 
-def test_what_is_wrong_with_a_body_that_is_no_json_is_said_in_words(nodes):
-    """Parsers speak of truncated data, or of a byte that no decoder takes."""
-
-    async def check(node):
-        packed = gzip.compress(b'{"payload": 1}')
-        coded = "not compressed, since no Content-Encoding is read, got {}"
-        half = "half of a surrogate pair ({})"
-        for content, coding, told in (
-            (packed, "gzip", coded.format("gzip")),
-            (packed, None, coded.format("gzip")),
-            (b"\x1b\x00", "br", coded.format("br")),
-            (
-                b'{"payload": "\\ud83d\\ude00 \\\\ud800 \\ud800"}',
-                None,
-                half.format(r"\ud800 at byte 34"),
-            ),
-            (b'{"payload": "\\udc00\\ud800"}', None, half.format(r"\udc00 at byte 13")),
-            (b'{"payload": "\xed\xa0\x80"}', None, half.format("bytes ED A0 to ED BF at byte 13")),
-            (b'{"payload": 1', "gzip", "expected JSON: "),
-        ):
-            headers = [] if coding is None else [(b"Content-Encoding", coding.encode())]
-            for method, path in (("POST", "/requests"), ("PUT", "/admin/policy")):
-                status, _, problem = await node.send(method, path, content, headers)
-                assert (status, problem["reason"]) == (422, "invalid")
-                if path == "/requests" or told != "expected JSON: ":
-                    assert told in problem["detail"], content
-        plain = [(b"Content-Encoding", b"identity")]
-        assert (await node.send("POST", "/requests", body(1), plain))[0] == 200
-
-    with_node(nodes, check)
-
-
 def test_headers_that_contradict_each_other_are_invalid(nodes):
     """The same twice says the same; lines of preferences are one list."""
     given = {
@@ -189,24 +148,6 @@ def test_headers_that_contradict_each_other_are_invalid(nodes):
     with_node(nodes, check)
 
 
-def test_headers_from_outside_that_speak_of_the_way_change_nothing(nodes):
-    """Hop and path headers are dropped; priority, type and trace are taken."""
-
-    async def check(node):
-        headers = [
-            (b"Spillover-Hops", b"9"),
-            (b"Spillover-Path", b"x,y"),
-            (b"Spillover-Origin", b"z"),
-            (b"Spillover-Priority", b"7"),
-            (b"Spillover-Type", b"special"),
-            (b"traceparent", b"nonsense"),
-        ]
-        status, _, answer = await node.send("POST", "/requests", body(1), headers)
-        assert (status, answer["path"], answer["hops"]) == (200, ["a"], 0)
-
-    with_node(nodes, check)
-
-
 UNKNOWN_FIELDS = [
     (b'{"paylod": 1}', "'paylod', did you mean payload?"),
     (b'{"payload": 1, "Type": "x"}', "'Type', did you mean type?"),
@@ -220,42 +161,15 @@ UNKNOWN_FIELDS = [
 ]
 
 
-@pytest.mark.parametrize(("content", "told"), UNKNOWN_FIELDS)
-def test_unknown_fields_of_a_body_are_422(nodes, content, told):
+async def test_unknown_fields_of_a_body_are_422(nodes):
     """In one line, the likeliest mistake first; nothing runs."""
-
-    async def check(node):
-        status, _, problem = await node.send("POST", "/requests", content)
-        assert (status, problem["reason"]) == (422, "invalid")
-        assert problem["detail"].startswith(f"body: unknown field {told}")
-        assert "\n" not in problem["detail"]
+    async with nodes.alone() as node:
+        for content, told in UNKNOWN_FIELDS:
+            status, _, problem = await node.send("POST", "/requests", content)
+            assert (status, problem["reason"]) == (422, "invalid")
+            assert problem["detail"].startswith(f"body: unknown field {told}")
+            assert "\n" not in problem["detail"]
         assert node.ledger.home["accepted"] == 0
-
-    with_node(nodes, check, nodes.topology_of("a"))
-
-
-def test_a_priority_is_checked_carried_and_shown_nowhere(nodes):
-    """It decides nothing yet. A neighbor gets it along with the request."""
-
-    async def main():
-        topology = nodes.topology_of("a", "b", clusters={"a": {"queue_limit": 0}})
-        async with nodes.Federation(topology) as federation:
-            a, b = federation["a"], federation["b"]
-            headers = [(b"Spillover-Priority", b"7"), (b"Prefer", b"respond-async")]
-            long = body({"service_ms": 5000})
-            views = [(await a.send("POST", "/requests", long, headers))[2] for _ in range(2)]
-            await nodes.until(lambda: b.machine.servers.busy)
-            (visit,) = b.machine.register.visits.values()
-            assert visit.request.priority == 7
-            told = []
-            for view in views:
-                told += [(await a.get(f"/{of}/{view['id']}"))[1] for of in ("requests", "explain")]
-            told.append((await b.get(f"/requests/{visit.request.id}"))[1])
-            for view in views:
-                told.append((await a.send("DELETE", f"/requests/{view['id']}"))[2])
-            assert "priority" not in json.dumps([*views, *told])
-
-    nodes.run(main)
 
 
 def test_too_large_bodies_are_413_and_the_connection_lives(nodes):
@@ -278,21 +192,6 @@ def test_too_large_bodies_are_413_and_the_connection_lives(nodes):
         assert sent[b"spillover-request-id"] == b"known"
 
     with_node(nodes, check)
-
-
-def test_a_full_queue_is_429_with_retry_after(nodes):
-    """What cannot be kept and not be handed on is refused, and not in the ledger."""
-
-    async def check(node):
-        held = node.post({"service_ms": 400})
-        await nodes.until(lambda: node.machine.servers.busy == 1)
-        status, headers, problem = await node.send("POST", "/requests", body(1, id="one"))
-        assert (status, problem["reason"], problem["id"]) == (429, "queue_full", "one")
-        assert int(headers[b"retry-after"]) >= 1
-        assert (await held).status == 200
-        assert node.ledger.home["accepted"] == 1
-
-    with_node(nodes, check, lone(nodes, queue_limit=0))
 
 
 def test_draining_refuses_and_resuming_accepts(nodes):
@@ -362,63 +261,36 @@ def test_client_libraries_are_told_what_must_not_be_sent_again_by_itself(nodes):
         assert (status, sent.get(b"x-should-retry")) == (429, None)
         assert {(await one).status for one in (held, *queued)} == {200}
 
-    with_node(nodes, check, lone(nodes, queue_limit=2, service_ms=400))
+    with_node(nodes, check, queue_limit=2, service_ms=400)
 
 
-def test_a_client_that_leaves_cancels_only_what_has_no_key(nodes):
-    """Unkeyed waiting work ends as cancelled, keyed work goes on to its end."""
-
-    async def check(node):
-        unkeyed = node.post({"service_ms": 5000})
-        await nodes.until(lambda: node.machine.servers.busy == 1)
-        keyed = node.post({"service_ms": 100}, id="one")
-        await nodes.until(lambda: node.machine.queue_length == 1)
-        keyed.cancel()
-        unkeyed.cancel()
-        await nodes.until(lambda: node.ledger.home["done"] == 1)
-        assert node.ledger.home["cancelled"] == 1
-
-    with_node(nodes, check)
-
-
-async def talk(node, *segments):
-    """Write bytes to a connection of its own, and read until it is closed."""
-    port = int(node.url.rpartition(":")[2])
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    for segment in segments:
-        writer.write(segment)
-        await writer.drain()
-    answer = await reader.read()
-    writer.close()
-    return answer
-
-
-def raw(content, *headers, version=b"1.1"):
-    head = b"POST /requests HTTP/%b\r\nHost: x\r\nContent-Length: %d\r\n" % (version, len(content))
-    return head + b"".join(b"%b\r\n" % header for header in headers) + b"\r\n" + content
-
-
-def test_http_is_spoken_in_all_its_ways(nodes):
-    """Pipelined, chunked, HTTP/1.0, and a client that asks before it sends."""
+def test_what_is_wrong_with_a_body_that_is_no_json_is_said_in_words(nodes):
+    """Parsers speak of truncated data, or of a byte that no decoder takes."""
 
     async def check(node):
-        close = b"Connection: close"
-        answers = await talk(node, raw(body(1, id="p1")) + raw(body(2, id="p2"), close))
-        assert answers.count(b"HTTP/1.1 200") == 2
-        assert answers.index(b'"p1"') < answers.index(b'"p2"')
-        old = await talk(node, raw(body(1), version=b"1.0"))
-        assert b"200 OK" in old
-        chunked = b"POST /requests HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n%b\r\n\r\n"
-        content = body("x" * 2000)
-        chunk = b"%x\r\n%b\r\n" % (len(content), content)
-        large = await talk(node, chunked % close, chunk + b"0\r\n\r\n")
-        assert b"413" in large.split(b"\r\n")[0]
-        expect = b"Expect: 100-continue"
-        asked = await talk(node, raw(body(1), expect, close))
-        assert asked.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200")
-        refused = await talk(node, raw(content, expect, close).split(b"\r\n\r\n")[0] + b"\r\n\r\n")
-        assert refused.startswith(b"HTTP/1.1 413")
-        slow = raw(body(1), b"Spillover-Deadline-Ms: 50")[:-3]
-        assert b"504" in (await talk(node, slow)).split(b"\r\n")[0]
+        packed = gzip.compress(b'{"payload": 1}')
+        coded = "not compressed, since no Content-Encoding is read, got {}"
+        half = "half of a surrogate pair ({})"
+        for content, coding, told in (
+            (packed, "gzip", coded.format("gzip")),
+            (packed, None, coded.format("gzip")),
+            (b"\x1b\x00", "br", coded.format("br")),
+            (
+                b'{"payload": "\\ud83d\\ude00 \\\\ud800 \\ud800"}',
+                None,
+                half.format(r"\ud800 at byte 34"),
+            ),
+            (b'{"payload": "\\udc00\\ud800"}', None, half.format(r"\udc00 at byte 13")),
+            (b'{"payload": "\xed\xa0\x80"}', None, half.format("bytes ED A0 to ED BF at byte 13")),
+            (b'{"payload": 1', "gzip", "expected JSON: "),
+        ):
+            headers = [] if coding is None else [(b"Content-Encoding", coding.encode())]
+            for method, path in (("POST", "/requests"), ("PUT", "/admin/policy")):
+                status, _, problem = await node.send(method, path, content, headers)
+                assert (status, problem["reason"]) == (422, "invalid")
+                if path == "/requests" or told != "expected JSON: ":
+                    assert told in problem["detail"], content
+        plain = [(b"Content-Encoding", b"identity")]
+        assert (await node.send("POST", "/requests", body(1), plain))[0] == 200
 
     with_node(nodes, check)

@@ -2,83 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spillover.live.overflow.protocol import SIBLINGS, SPOKEN
 from spillover.model.signals import node as signals
 from spillover.model.signals.signal import Signal
 
-STATE_TYPES = {
-    "cluster": str,
-    "url": str,
-    "servers": int,
-    "busy": int,
-    "queue_length": int,
-    "accept_probability": float,
-    "neighborhood_accept_probability": float,
-    "policy": str,
-    "version": str,
-    "draining": bool,
-    "drained": bool,
-    "neighbors": list,
-    "ledger": dict,
-    "forwards": int,
-    "stuck": int,
-    "down": bool,
-}
-NEIGHBOR_TYPES = {
-    "id": str,
-    "url": str,
-    "accept_probability": float,
-    "neighborhood_accept_probability": float,
-    "queue_length": int,
-    "age_ms": float,
-    "alive": bool,
-    "delay_ms": float,
-}
-HOME = {"accepted", "done", "failed", "expired", "cancelled", "queued", "running", "away"}
-FOREIGN = {"received", "answered", "cancelled", "handed_on", "queued", "running"}
 
-
-def types_of(row, expected):
-    return {name: type(row[name]) for name in expected}
-
-
-def with_pair(nodes, check):
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            await check(federation["a"])
-
-    nodes.run(main)
-
-
-def test_the_state_has_the_contracts_fields(nodes):
-    """All names and types, with the neighbors and the ledger."""
-
-    async def check(node):
-        await node.post({"service_ms": 1})
-        status, state = await node.get("/state")
-        assert status == 200
-        assert types_of(state, STATE_TYPES) == STATE_TYPES
-        assert types_of(state["neighbors"][0], NEIGHBOR_TYPES) == NEIGHBOR_TYPES
-        assert state["neighbors"][0]["link"] is None
-        ledger = state["ledger"]
-        assert (set(ledger["home"]), set(ledger["foreign"])) == (HOME, FOREIGN)
-        assert ledger["epoch"] > 1_600_000_000_000
-        assert ledger["home"]["accepted"] == ledger["home"]["done"] == 1
-
-    with_pair(nodes, check)
-
-
-def test_decisions_are_explained(nodes):
+async def test_decisions_are_explained(nodes):
     """By the request's name, whatever is in it; an unknown one is 404 with its reason."""
-
-    async def check(node):
+    async with nodes.alone("a", "b") as node:
         name = "orders/7 ü"
         await node.post({"service_ms": 1}, id=name)
         status, told = await node.get("/explain/orders/7%20%C3%BC")
@@ -97,13 +33,10 @@ def test_decisions_are_explained(nodes):
         status, problem = await node.get("/explain/nothing")
         assert (status, problem["reason"]) == (404, "unknown_request")
 
-    with_pair(nodes, check)
 
-
-def test_metrics_tell_every_signal(nodes):
+async def test_metrics_tell_every_signal(nodes):
     """Prometheus can read them, each has the label `cluster`, and rates begin at zero."""
-
-    async def check(node):
+    async with nodes.alone("a", "b") as node:
         await node.post({"service_ms": 1})
         response = await node.client.request("GET", "/metrics", timeout_s=5)
         families = {f.name: f for f in text_string_to_metric_families(response.body.decode())}
@@ -127,8 +60,6 @@ def test_metrics_tell_every_signal(nodes):
             assert families["process_open_fds"].samples[0].value > 0
             assert families["process_resident_memory_bytes"].samples[0].value > 0
 
-    with_pair(nodes, check)
-
 
 def all_routes(node):
     """(path as the OpenAPI writes it, method) of each, the hot ones too."""
@@ -143,10 +74,9 @@ def all_routes(node):
             yield from ((path, method.lower()) for method in route.methods)
 
 
-def test_health_openapi_and_wrong_calls(nodes):
+async def test_health_openapi_and_wrong_calls(nodes):
     """Probes answer, the description covers the hot path, and all else is a problem."""
-
-    async def check(node):
+    async with nodes.alone("a", "b") as node:
         assert await node.get("/healthz") == (200, {"status": "ok"})
         assert (await node.get("/readyz"))[0] == 200
         status, described = await node.get("/openapi.json")
@@ -176,29 +106,20 @@ def test_health_openapi_and_wrong_calls(nodes):
             assert headers[b"content-type"] == b"application/problem+json"
             assert headers.get(b"allow") == allow
 
-    with_pair(nodes, check)
 
-
-def test_the_root_leads_to_the_console(nodes):
+async def test_the_root_leads_to_the_console(nodes):
     """Also behind a prefix: the way is relative."""
-
-    async def check(node):
+    async with nodes.alone("a", "b") as node:
         response = await node.client.request("GET", "/", timeout_s=nodes.LIMIT_S)
         assert (response.status, response.headers[b"location"]) == (307, b"console")
-        host, port = node.url.removeprefix("http://").split(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(b"HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        head = (await reader.read()).lower()
+        head = (await node.talk(b"HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")).lower()
         assert head.startswith(b"http/1.1 307")
         assert b"\r\nlocation: console\r\n" in head
-        writer.close()
         status, _, problem = await node.send("POST", "/")
         assert (status, problem["reason"]) == (405, "method_not_allowed")
 
-    with_pair(nodes, check)
 
-
-def test_wrong_paths_name_the_ones_that_are_near(nodes):
+async def test_wrong_paths_name_the_ones_that_are_near(nodes):
     """In the detail of the problem; a path that is like none gets no such hint."""
     cases = {
         ("GET", "/request"): "did you mean /requests?",
@@ -216,32 +137,10 @@ def test_wrong_paths_name_the_ones_that_are_near(nodes):
             for method in ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
         },
     }
-
-    async def check(node):
+    async with nodes.alone("a", "b") as node:
         for (method, path), told in cases.items():
             status, headers, problem = await node.send(method, path)
             assert status == (405 if "Method" in told else 404)
             assert headers[b"content-type"] == b"application/problem+json"
             assert problem["detail"].startswith(f"{method} {path}: ")
             assert problem["detail"].endswith(told), problem["detail"]
-
-    with_pair(nodes, check)
-
-
-@pytest.mark.parametrize("path", ["/admin/drain", "/admin/resume", "/admin/policy"])
-def test_pages_of_other_sites_operate_nothing(nodes, path):
-    """What a browser sends for them is refused; programs and the node's own page are let in."""
-
-    async def check(node):
-        method = "PUT" if path.endswith("policy") else "POST"
-        body = b'{"policy": "isolated"}' if method == "PUT" else b""
-        origins = (b"http://evil.example", b"null", b"http://[")
-        tells = [*((b"Origin", origin) for origin in origins), (b"Sec-Fetch-Site", b"cross-site")]
-        for foreign in tells:
-            status, _, problem = await node.send(method, path, body, [foreign])
-            assert (status, problem["reason"]) == (403, "another_site")
-        assert (await node.get("/state"))[1]["draining"] is False
-        own = (b"Origin", node.url.encode())
-        assert (await node.send(method, path, body, [own]))[0] in (200, 202)
-
-    with_pair(nodes, check)

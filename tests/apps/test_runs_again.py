@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 
 import pytest
-
-from spillover.live.overflow import waiters as waiters_module
 
 
 def keyed(*more):
@@ -78,26 +75,3 @@ def test_what_failed_runs_again_and_what_is_done_does_not(nodes, flaky):
         assert len(node.shell.room.kept) == 1
 
     with_node(nodes, check)
-
-
-def test_too_many_who_wait_for_the_same_run(nodes, flaky, monkeypatch):
-    """One more is refused, and is not run either."""
-    monkeypatch.setattr(waiters_module, "WAITERS_MAX", 3)
-
-    async def check(node):
-        assert (await node.post(1, headers=keyed())).status == 502
-        await nodes.until(lambda: not node.machine.servers.busy)  # it has cooled
-        flaky.held = asyncio.Event()
-        flaky.works = True
-        posts = [node.post(1, headers=keyed()) for _ in range(3)]
-        await nodes.until(lambda: flaky.runs == 2 and len(waiters(node)) == 3)
-        status, _, problem = await node.send("POST", "/requests", body(1), keyed())
-        assert (status, problem["reason"]) == (429, "queue_full")
-        flaky.held.set()
-        assert {r.status for r in await asyncio.gather(*posts)} == {200}
-
-    with_node(nodes, check)
-
-
-def waiters(node):
-    return node.shell.requests.waiters.of(node.shell.requests.home.find("k").ref)

@@ -12,11 +12,10 @@ import pytest
 from spillover.apps.http.problems import Problem
 from spillover.apps.http.server import HttpServer
 from spillover.apps.node.app import create_app
-from spillover.apps.node.counted_requests import CountedRequests
 from spillover.apps.node.exposure import PublicOnly
 from spillover.apps.node.intake import LARGE_BYTES, asked_name, read_headers
 from spillover.apps.node.lookups import LOOKED_AT
-from spillover.apps.node.site_paths import ASKED_AS, ELSEWHERE, OWNER, SitePaths
+from spillover.apps.node.site_paths import ASKED_AS, ELSEWHERE, SitePaths
 from spillover.apps.node.site_paths import KNOWN as KNOWN_ONLY
 from spillover.core.overflow.siblings import Siblings
 from spillover.live.http1.outgoing import Response
@@ -189,12 +188,6 @@ def test_an_answer_that_cannot_be_passed_on_is_not_asked_for_until_the_deadline(
     assert len(site.asked) == 2
 
 
-def test_whoever_looks_for_a_request_is_told_that_a_node_cannot_be_asked():
-    with pytest.raises(Problem) as told:
-        looked_up(ScriptedSite(FULL))
-    assert (told.value.reason, told.value.retry_after_s) == ("queue_full", 1.0)
-
-
 def test_questions_for_requests_do_not_take_the_room_of_requests():
     site = ScriptedSite(KNOWN)
     site.looked_up = site.looked_up_max
@@ -263,51 +256,25 @@ async def answer_to(port, head, body=b""):
     return answer
 
 
-def test_a_name_in_the_body_is_asked_of_siblings_as_one_in_the_header(nodes):
-    async def main():
-        site = ScriptedSite(KNOWN)
-        async with node_with(nodes, site) as (node, port):
-            for number, more in enumerate((b"", b"\r\nExpect: 100-continue")):
-                body = b'{"payload": 1, "id": "name"}'
-                told = await answer_to(port, b"POST /requests HTTP/1.1" + more, body)
-                assert told.endswith(b"\r\n\r\ndone")
-                assert len(site.asked) == number + 1
-            assert node.ledger.home["accepted"] == 0
-
-    nodes.run(main)
+async def test_a_name_in_the_body_is_asked_of_siblings_as_one_in_the_header(nodes):
+    site = ScriptedSite(KNOWN)
+    async with node_with(nodes, site) as (node, port):
+        for number, more in enumerate((b"", b"\r\nExpect: 100-continue")):
+            body = b'{"payload": 1, "id": "name"}'
+            told = await answer_to(port, b"POST /requests HTTP/1.1" + more, body)
+            assert told.endswith(b"\r\n\r\ndone")
+            assert len(site.asked) == number + 1
+        assert node.ledger.home["accepted"] == 0
 
 
-def test_head_of_a_request_asks_siblings_by_get_and_does_not_wait(nodes):
-    async def main():
-        site = ScriptedSite(KNOWN)
-        async with node_with(nodes, site) as (_, port):
-            head = b"HEAD /requests/name?wait_ms=5000 HTTP/1.1\r\nPrefer: wait=5"
-            told = await answer_to(port, head)
-            assert told.startswith(b"HTTP/1.1 200 OK\r\n")
-            assert told.endswith(b"\r\n\r\n")
-            assert b"content-length: 4\r\n" in told.lower()
-        assert (site.method, site.path) == ("GET", "/requests/name")
-        assert site.headers[ASKED_AS] == LOOKED_AT
-        assert b"prefer" not in site.headers
-
-    nodes.run(main)
-
-
-def test_what_a_sibling_asks_in_vain_is_not_counted_as_a_clients_request(nodes):
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a")) as federation:
-            http = federation["a"].shell.metrics.gateway.http
-            counted = CountedRequests(http)
-            statuses = counted.posts.statuses
-            for asked_as, reason, most in (
-                (KNOWN_ONLY, "unknown_request", 0),
-                (OWNER, "unknown_request", 0),
-                (KNOWN_ONLY, "handler_failed", 1),  # its client is answered this
-                (b"", "invalid", 2),
-            ):
-                exchange = ClientsExchange()
-                exchange.asked_as = asked_as
-                counted.refuse(exchange, Problem(reason, "why"))
-                assert sum(statuses) == most
-
-    nodes.run(main)
+async def test_head_of_a_request_asks_siblings_by_get_and_does_not_wait(nodes):
+    site = ScriptedSite(KNOWN)
+    async with node_with(nodes, site) as (_, port):
+        head = b"HEAD /requests/name?wait_ms=5000 HTTP/1.1\r\nPrefer: wait=5"
+        told = await answer_to(port, head)
+        assert told.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert told.endswith(b"\r\n\r\n")
+        assert b"content-length: 4\r\n" in told.lower()
+    assert (site.method, site.path) == ("GET", "/requests/name")
+    assert site.headers[ASKED_AS] == LOOKED_AT
+    assert b"prefer" not in site.headers

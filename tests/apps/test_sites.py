@@ -164,119 +164,95 @@ async def another_door(node, **options):
         await serving
 
 
-@pytest.mark.parametrize(
-    "foreign",
-    [
-        {"Origin": "http://evil.example"},
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"},
-    ],
-)
-def test_pages_of_others_make_a_node_do_nothing(nodes, foreign):
-    """On every path that does anything, and with nothing that lets them read the refusal."""
+FOREIGN = [
+    {"Origin": "http://evil.example"},
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"},
+]
 
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            node = federation["a"]
+
+async def test_pages_of_others_make_a_node_do_nothing(nodes):
+    """On every path that does anything, and with nothing that lets them read the refusal."""
+    async with nodes.alone("a", "b") as node:
+        for foreign in map(as_bytes, FOREIGN):
             for method, path, body in CALLS:
-                status, headers, problem = await node.send(method, path, body, as_bytes(foreign))
+                status, headers, problem = await node.send(method, path, body, foreign)
                 assert (status, problem["reason"]) == (403, "another_site"), (method, path)
                 assert not any(name.startswith(b"access-control") for name in headers)
-            assert node.ledger.home["accepted"] == 0
-            assert (await node.get("/state"))[1]["draining"] is False
-            own = as_bytes({"Origin": node.url, "Sec-Fetch-Site": "same-origin"})
-            assert (await node.send("POST", "/requests", WORK, own))[0] == 200
-            assert (await node.post(1)).status == 200
-
-    nodes.run(main)
+        assert node.ledger.home["accepted"] == 0
+        assert (await node.get("/state"))[1]["draining"] is False
+        own = as_bytes({"Origin": node.url, "Sec-Fetch-Site": "same-origin"})
+        assert (await node.send("POST", "/requests", WORK, own))[0] == 200
 
 
-def test_a_page_of_a_name_that_was_made_to_point_here_makes_a_node_do_nothing(nodes):
+async def test_a_page_of_a_name_that_was_made_to_point_here_makes_a_node_do_nothing(nodes):
     """DNS rebinding: to the browser it is the page's own node."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a")) as federation:
-            node = federation["a"]
-            port = int(node.url.rpartition(":")[2])
-            for method, path, body in CALLS:
-                reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                head = f"{method} {path} HTTP/1.1\r\nHost: evil\r\nOrigin: http://evil\r\n"
-                writer.write(f"{head}Connection: close\r\n".encode())
-                writer.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
-                answer = await reader.read()
-                writer.close()
-                assert answer.startswith(b"HTTP/1.1 403"), (method, path)
-                assert json.loads(answer.partition(b"\r\n\r\n")[2])["reason"] == "another_site"
-            assert node.ledger.home["accepted"] == 0
-            assert not node.machine.draining
-
-    nodes.run(main)
+    async with nodes.alone() as node:
+        for method, path, body in CALLS:
+            head = f"{method} {path} HTTP/1.1\r\nHost: evil\r\nOrigin: http://evil\r\n"
+            head += f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+            answer = await node.talk(head.encode() + body)
+            assert answer.startswith(b"HTTP/1.1 403"), (method, path)
+            assert json.loads(answer.partition(b"\r\n\r\n")[2])["reason"] == "another_site"
+        assert node.ledger.home["accepted"] == 0
+        assert not node.machine.draining
 
 
 @pytest.mark.parametrize("allowed", [APP, "*"])
-def test_pages_of_allowed_origins_are_served_and_may_read(nodes, allowed):
+async def test_pages_of_allowed_origins_are_served_and_may_read(nodes, allowed):
     """As their browsers want it: asked before, and told in every answer, refusals too."""
     headers = as_bytes({"Origin": APP, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"})
+    async with nodes.Federation(nodes.topology_of("a")) as federation:
+        options = {"allowed_origins": frozenset({allowed})}
+        async with another_door(federation["a"], **options) as client:
 
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a")) as federation:
-            options = {"allowed_origins": frozenset({allowed})}
-            async with another_door(federation["a"], **options) as client:
+            async def send(method, path, body=b"", more=()):
+                all_headers = [*headers, *more]
+                return await client.request(
+                    method, path, body=body, headers=all_headers, timeout_s=5
+                )
 
-                async def send(method, path, body=b"", more=()):
-                    all_headers = [*headers, *more]
-                    return await client.request(
-                        method, path, body=body, headers=all_headers, timeout_s=5
-                    )
-
-                asked = [(b"Access-Control-Request-Method", b"POST")]
-                asked += [(b"Access-Control-Request-Headers", b"content-type,idempotency-key")]
-                preflight = await send("OPTIONS", "/requests", more=asked)
-                assert preflight.status == 200
-                assert b"POST" in preflight.headers[b"access-control-allow-methods"]
-                assert b"idempotency-key" in preflight.headers[b"access-control-allow-headers"]
-                assert int(preflight.headers[b"access-control-max-age"]) > 0
-                key = [(b"Idempotency-Key", b"k")]
-                for method, path, body, more, status in (
-                    ("POST", "/requests", WORK, key, 200),
-                    ("POST", "/requests", b"no JSON", (), 422),
-                    ("POST", "/requests", WORK, [(b"Prefer", b"respond-async")], 202),
-                    ("GET", "/requests/k", b"", (), 200),
-                    ("DELETE", "/requests/k", b"", (), 200),
-                    ("GET", "/requests/nothing", b"", (), 404),
-                ):
-                    answer = await send(method, path, body, more)
-                    assert answer.status == status, (method, path)
-                    told = answer.headers
-                    assert told[b"access-control-allow-origin"] == allowed.encode()
-                    assert b"spillover-request-id" in told[b"access-control-expose-headers"]
-                    assert (told.get(b"vary") == b"origin") == (allowed == APP)
-                    assert b"access-control-allow-credentials" not in told
-                for path in ("/admin/drain", "/console/drain"):
-                    answer = await send("POST", path)
-                    assert answer.status == 403
-                    assert b"access-control-allow-origin" not in answer.headers
-                peers = await federation["a"].send("POST", "/peer/v2/forward", b"{}", headers)
-                assert (peers[0], peers[2]["reason"]) == (403, "another_site")
-                plain = await client.request("POST", "/requests", body=WORK, timeout_s=5)
-                assert b"access-control-allow-origin" not in plain.headers
-
-    nodes.run(main)
+            asked = [(b"Access-Control-Request-Method", b"POST")]
+            asked += [(b"Access-Control-Request-Headers", b"content-type,idempotency-key")]
+            preflight = await send("OPTIONS", "/requests", more=asked)
+            assert preflight.status == 200
+            assert b"POST" in preflight.headers[b"access-control-allow-methods"]
+            assert b"idempotency-key" in preflight.headers[b"access-control-allow-headers"]
+            assert int(preflight.headers[b"access-control-max-age"]) > 0
+            key = [(b"Idempotency-Key", b"k")]
+            for method, path, body, more, status in (
+                ("POST", "/requests", WORK, key, 200),
+                ("POST", "/requests", b"no JSON", (), 422),
+                ("POST", "/requests", WORK, [(b"Prefer", b"respond-async")], 202),
+                ("GET", "/requests/k", b"", (), 200),
+                ("DELETE", "/requests/k", b"", (), 200),
+                ("GET", "/requests/nothing", b"", (), 404),
+            ):
+                answer = await send(method, path, body, more)
+                assert answer.status == status, (method, path)
+                told = answer.headers
+                assert told[b"access-control-allow-origin"] == allowed.encode()
+                assert b"spillover-request-id" in told[b"access-control-expose-headers"]
+                assert (told.get(b"vary") == b"origin") == (allowed == APP)
+                assert b"access-control-allow-credentials" not in told
+            for path in ("/admin/drain", "/console/drain"):
+                answer = await send("POST", path)
+                assert answer.status == 403
+                assert b"access-control-allow-origin" not in answer.headers
+            peers = await federation["a"].send("POST", "/peer/v2/forward", b"{}", headers)
+            assert (peers[0], peers[2]["reason"]) == (403, "another_site")
+            plain = await client.request("POST", "/requests", body=WORK, timeout_s=5)
+            assert b"access-control-allow-origin" not in plain.headers
 
 
-def test_a_page_may_take_its_time_to_send_a_body(nodes):
+async def test_a_page_may_take_its_time_to_send_a_body(nodes):
     """What comes in pieces is looked at just so, and the connection can be used again."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a")) as federation:
-            port = int(federation["a"].url.rpartition(":")[2])
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            head = b"POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n" % len(WORK)
-            writer.write(head + b"Origin: http://evil.example\r\n\r\n")
-            refused = await reader.readuntil(b"}")
-            assert refused.startswith(b"HTTP/1.1 403")
-            writer.write(WORK + head + b"Connection: close\r\n\r\n" + WORK)
-            assert (await reader.read()).startswith(b"HTTP/1.1 200")
-            writer.close()
-
-    nodes.run(main)
+    async with nodes.alone() as node:
+        reader, writer = await node.connect()
+        head = b"POST /requests HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n" % len(WORK)
+        writer.write(head + b"Origin: http://evil.example\r\n\r\n")
+        refused = await reader.readuntil(b"}")
+        assert refused.startswith(b"HTTP/1.1 403")
+        writer.write(WORK + head + b"Connection: close\r\n\r\n" + WORK)
+        assert (await reader.read()).startswith(b"HTTP/1.1 200")
+        writer.close()

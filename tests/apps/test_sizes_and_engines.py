@@ -7,8 +7,7 @@ import pytest
 from spillover.model.engine_load import EngineSource
 from spillover.model.server_bounds import ServerBounds
 from spillover.model.work_source import WorkSource
-from support.federation import run, until
-from support.lying_service import lying_service
+from support.federation import until
 from support.passed_requests import get
 from support.proxy_doors import doors
 
@@ -28,73 +27,32 @@ async def state_of(node):
     return state
 
 
-def test_what_requests_say_of_their_size_is_learned_from():
+async def test_what_requests_say_of_their_size_is_learned_from():
     """A client's, and a neighbor's, to which nothing is told of that besides the request."""
-
-    async def main():
-        told = {"work": WorkSource(header="X-Work"), "servers": 4}
-        async with doors("a", "b", cluster=told) as here:
-            for number in range(40):
-                await here.ask(get(b"X-Work: %d" % number))
-            await here.ask(get(b"X-Work: many"))
-            work = (await state_of(here["a"]))["work"]
-            assert work["unread"] == 1
-            assert work["types"]["default"]["requests"] == 40
-            told = 'spillover_work_error{by="work",cluster="a",type="default"}'
-            assert told in await metrics_of(here["a"])
-
-    run(main)
-
-
-def test_a_request_that_is_handed_on_says_its_size_there():
-    async def main():
-        # So long a service is expected that a's has surely just begun.
-        told = {"work": WorkSource(json="max_tokens"), "servers": 1, "service_ms": 5_000.0}
-        async with doors("a", "b", cluster=told, occupied=("a",)) as here:
-            body = b'{"max_tokens": 7}'
-            await here.ask(get(b"Content-Length: %d" % len(body), method=b"POST") + body)
-            work = (await state_of(here["b"]))["work"]
-            assert work["unread"] == 0
-            assert work["types"]["default"]["requests"] == 1
-
-    run(main)
-
-
-def test_an_engine_says_what_it_runs_by_its_page():
-    async def main():
-        async with lying_service() as engine:
-            page = b"vllm:num_requests_running 3\nvllm:num_requests_waiting 2\n"
-            engine.answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(page), page)
-            source = EngineSource(metrics=f"{engine.url}/metrics")
-            told = {"servers": ServerBounds(), "servers_from": source}
-            async with doors(cluster=told) as here:
-                learned = here["a"].machine.servers
-                await until(lambda: learned.engine.load is not None and learned.search.ceiling == 3)
-                state = (await state_of(here["a"]))["learned"]
-                assert state["engine"] == {"running": 3.0, "waiting": 2.0, "held": None}
-                assert (state["ceiling"], state["limit"]) == (3, 3)
-                told = 'spillover_engine_requests{cluster="a",state="waiting"} 2.0'
-                assert told in await metrics_of(here["a"])
-
-    run(main)
+    told = {"work": WorkSource(header="X-Work"), "servers": 4}
+    async with doors("a", "b", cluster=told) as here:
+        for number in range(40):
+            await here.ask(get(b"X-Work: %d" % number))
+        await here.ask(get(b"X-Work: many"))
+        work = (await state_of(here["a"]))["work"]
+        assert work["unread"] == 1
+        assert work["types"]["default"]["requests"] == 40
+        told = 'spillover_work_error{by="work",cluster="a",type="default"}'
+        assert told in await metrics_of(here["a"])
 
 
 @pytest.mark.parametrize("handler", ["proxy:{url}", "http:{url}"])
-def test_an_engine_says_what_it_holds_with_its_answers(handler):
+async def test_an_engine_says_what_it_holds_with_its_answers(handler):
     """It is asked for that."""
-
-    async def main():
-        told = {"servers": ServerBounds(), "servers_from": EngineSource(orca=True)}
-        async with doors(cluster=told, handler=handler) as here:
-            here.service.answer = SAYS
-            if handler.startswith("proxy"):
-                await here.ask(get())
-            else:
-                await here["a"].post({"payload": 1})
-            head = here.service.seen[-1][0].lower()
-            assert b"endpoint-load-metrics-format: text" in head
-            learned = here["a"].machine.servers
-            await until(lambda: learned.engine.load is not None)
-            assert learned.engine.load == (None, 0.0, 0.25)
-
-    run(main)
+    told = {"servers": ServerBounds(), "servers_from": EngineSource(orca=True)}
+    async with doors(cluster=told, handler=handler) as here:
+        here.service.answer = SAYS
+        if handler.startswith("proxy"):
+            await here.ask(get())
+        else:
+            await here["a"].post({"payload": 1})
+        head = here.service.seen[-1][0].lower()
+        assert b"endpoint-load-metrics-format: text" in head
+        learned = here["a"].machine.servers
+        await until(lambda: learned.engine.load is not None)
+        assert learned.engine.load == (None, 0.0, 0.25)

@@ -117,18 +117,6 @@ def test_a_tenant_is_that_of_the_api_token_whatever_is_said(nodes):
     with_nodes(nodes, check)
 
 
-def test_made_names_are_of_their_tenant_too(nodes):
-    async def check(federation):
-        node = federation["a"]
-        async_ = [*SHOP, (b"prefer", b"respond-async")]
-        _, _, shown = await node.send("POST", "/requests", body({"service_ms": 1}), async_)
-        assert shown["id"].startswith("a-")
-        assert (await look(node, BANK, shown["id"]))[0] == 404
-        assert (await look(node, SHOP, shown["id"]))[0] == 200
-
-    with_nodes(nodes, check)
-
-
 def test_a_request_is_its_tenants_at_a_neighbor_too(nodes):
     """It goes there with its tenant, and is told there, and cancelled, to that one alone."""
 
@@ -154,31 +142,6 @@ def test_a_request_is_its_tenants_at_a_neighbor_too(nodes):
     with_nodes(nodes, check, "a", "b", clusters=clusters)
 
 
-def test_clients_of_two_tenants_may_have_sessions_of_one_name(nodes):
-    async def check(federation):
-        node = federation["a"]
-        sessions = [
-            asyncio.ensure_future(
-                node.client.request("GET", "/session?client=c", headers=who, timeout_s=5.0)
-            )
-            for who in (SHOP, BANK)
-        ]
-        state = shown_by("reader")
-        async with asyncio.timeout(nodes.LIMIT_S):
-            while True:
-                _, _, shown = await node.send("GET", "/state", headers=state)
-                if shown["clients"]["connected"] == 2:
-                    break
-        _, _, told = await node.send("DELETE", "/session?client=c", headers=BANK)
-        assert told == {"found": True}
-        await sessions[1]
-        assert not sessions[0].done()
-        await node.send("DELETE", "/session?client=c", headers=SHOP)
-        await sessions[0]
-
-    with_nodes(nodes, check)
-
-
 def test_the_console_tells_nobody_the_names_of_tenants(nodes):
     async def check(federation):
         node = federation["a"]
@@ -190,22 +153,18 @@ def test_the_console_tells_nobody_the_names_of_tenants(nodes):
     with_nodes(nodes, check)
 
 
-def test_services_behind_a_node_can_tell_tenants_names_apart(nodes):
+async def test_services_behind_a_node_can_tell_tenants_names_apart(nodes):
     """The same key of two tenants must not be one to a service that goes by it."""
-
-    async def main():
-        async with scripted_server.scripted(scripted_server.answer(200, {})) as service:
-            topology = nodes.topology_of("a", clusters={"a": {"handler": f"http:{service.url}"}})
-            async with nodes.Federation(topology, access=access_of_tests()) as federation:
-                for who in (SHOP, BANK):
-                    status, _, told = await post(federation["a"], who, {})
-                    assert (status, told["id"]) == (200, "order-7")
-            seen = [headers for _, headers in service.seen if "spillover-request-id" in headers]
-        assert [one["spillover-request-id"] for one in seen] == ["shop/order-7", "bank/order-7"]
-        assert [one["idempotency-key"] for one in seen] == ["shop/order-7", "bank/order-7"]
-        assert not [one for one in seen if "authorization" in one]
-
-    nodes.run(main)
+    async with scripted_server.scripted(scripted_server.answer(200, {})) as service:
+        topology = nodes.topology_of("a", clusters={"a": {"handler": f"http:{service.url}"}})
+        async with nodes.Federation(topology, access=access_of_tests()) as federation:
+            for who in (SHOP, BANK):
+                status, _, told = await post(federation["a"], who, {})
+                assert (status, told["id"]) == (200, "order-7")
+        seen = [headers for _, headers in service.seen if "spillover-request-id" in headers]
+    assert [one["spillover-request-id"] for one in seen] == ["shop/order-7", "bank/order-7"]
+    assert [one["idempotency-key"] for one in seen] == ["shop/order-7", "bank/order-7"]
+    assert not [one for one in seen if "authorization" in one]
 
 
 def test_work_that_was_let_in_goes_on_when_its_api_token_is_revoked(nodes):

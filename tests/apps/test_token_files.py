@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from contextlib import ExitStack
 from functools import partial
 
@@ -69,53 +68,6 @@ def test_a_changed_file_counts_and_a_bad_one_does_not(file, caplog):
     assert "found none" in gone
 
 
-@pytest.mark.slow
-def test_a_file_that_is_renamed_into_place_is_read_whole_or_as_it_was(file, caplog):
-    """However often it is replaced while somebody reads it."""
-    every = [entry(f"n{i}", f"secret {i}") for i in range(50)]
-
-    async def check():
-        files = TokenFiles([str(file)])
-        seen = set()
-        files.on_change = lambda tokens: seen.add(len(tokens))
-        for count in range(1, 51):
-            beside = file.with_suffix(".new")
-            beside.write_text("".join(every[:count]))
-            looking = asyncio.create_task(files.look())
-            await asyncio.to_thread(beside.replace, file)
-            await looking
-        await files.look()
-        assert len(files.tokens) == 50
-        assert seen <= set(range(1, 51))
-
-    asyncio.run(check())
-    assert warnings(caplog) == []
-
-
-def test_it_looks_once_for_each_time_that_it_is_told_to(file, monkeypatch):
-    """One that went on looking would keep a core busy for ever."""
-    monkeypatch.setattr(token_files, "LOOK_S", 60.0)
-    looks = []
-
-    class Counted(TokenFiles):
-        async def look(self):
-            await super().look()
-            looks.append(self)
-
-    async def check():
-        files = Counted([str(file)])
-        watching = asyncio.create_task(files.watch())
-        for times in (1, 2):
-            files.look_now()
-            await until(lambda: len(looks) >= times)  # noqa: B023
-            for _ in range(20):  # a look is one such turn through a thread
-                await asyncio.to_thread(int)
-            assert len(looks) == times
-        watching.cancel()
-
-    asyncio.run(check())
-
-
 def test_whom_any_of_the_files_does_not_name_any_more_is_out(file):
     second = file.with_name("more.yaml")
     second.write_text(entry("two", "second"))
@@ -129,27 +81,6 @@ def test_whom_any_of_the_files_does_not_name_any_more_is_out(file):
         assert [knows(files, secret) for secret in ("first", "second", "third")] == [1, 0, 1]
 
     asyncio.run(check())
-
-
-def test_no_thread_to_read_with_leaves_the_old_ones_in_place(file, caplog):
-    """A machine that is out of them: it is told once, and the next look finds what is new."""
-
-    async def check():
-        files = TokenFiles([str(file)])
-        file.write_text(entry("two", "second"))
-        usual = threading.stack_size(1 << 62)
-        try:
-            for _ in range(2):
-                await files.look()
-        finally:
-            threading.stack_size(usual)
-        assert knows(files, "first")
-        await files.look()
-        assert knows(files, "second")
-
-    asyncio.run(check())
-    (told,) = warnings(caplog)
-    assert "can't start new thread" in told
 
 
 def test_what_breaks_the_watch_is_told_and_its_end_is_not(file):

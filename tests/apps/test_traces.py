@@ -188,21 +188,6 @@ def test_what_passes_through(collector, hops):
     in_front(check, hops)
 
 
-@pytest.mark.parametrize("hops", [0, 1])
-def test_what_is_not_sampled_leaves_no_spans_and_its_trace_as_it_was(collector, hops):
-    """Nor does any site behind the first one begin a trace of its own."""
-
-    async def check(here):
-        not_sampled = [b"%b: %b" % field for field in headers_of(sampled=False)]
-        await here.ask(get(*not_sampled))
-        assert traces_seen(here.service.seen[0][0]) == (f"00-{TRACE_ID}-{CLIENTS}-00", STATE)
-        await here.ask(get(b"traceparent: 00-" + b"1" * 32 + b"-" + b"2" * 16 + b"-01"))
-        await until(lambda: len(collector.spans) == 2 + 2 * hops)
-        assert {span.trace_id for span in collector.spans} == {"1" * 32}
-
-    in_front(check, hops)
-
-
 @pytest.mark.parametrize("without", ["a", "b", "ab"])
 def test_sites_that_trace_nothing_pass_traces_on(collector, without):
     """Untouched where no site traces; else what the one before has said."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 from support.typed_sites import linked, unlike
@@ -31,17 +30,3 @@ def test_a_type_that_nobody_serves_is_422(nodes):
         assert (await node.send("POST", "/requests", body("llm")))[0] == 200
 
     with_node(nodes, check, {"any": "big small", "llm": "big"})
-
-
-def test_what_is_blocked_is_429(nodes):
-    """With the time after which there may be a place."""
-
-    async def check(node):
-        first = asyncio.ensure_future(node.send("POST", "/requests", body("llm", 10_000.0)))
-        await nodes.until(lambda: node.shell.machine.servers.busy)
-        status, headers, told = await node.send("POST", "/requests", body("llm"))
-        assert (status, told["reason"]) == (429, "blocked")
-        assert int(headers[b"retry-after"]) >= 1
-        first.cancel()
-
-    with_node(nodes, check, {"llm": "big"}, on_block="refuse")

@@ -14,19 +14,9 @@ from spillover.live.overflow import waiters as waiters_module
 
 LONG = {"service_ms": 60_000}
 
-WAIT = 400
-
 
 def body(payload=None, **fields):
     return json.dumps({"payload": payload, **fields}).encode()
-
-
-def with_node(nodes, check, **fields):
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", **fields)) as federation:
-            await check(federation["a"])
-
-    nodes.run(main)
 
 
 async def accepted(node, payload, name="k", prefer=b"respond-async"):
@@ -53,10 +43,9 @@ def lookup(node, target="/requests/k", headers=()):
 
 
 @pytest.mark.parametrize("how", ["query", "prefer", "both"])
-def test_a_get_that_waits_is_answered_at_the_end(nodes, how):
+async def test_a_get_that_waits_is_answered_at_the_end(nodes, how):
     """With the state as usual, which counts as fetched; the preference is confirmed."""
-
-    async def check(node):
+    async with nodes.alone() as node:
         await accepted(node, {"service_ms": 80})
         target = "/requests/k" if how == "prefer" else "/requests/k?wait_ms=9000"
         headers = [] if how == "query" else [(b"Prefer", b"wait=9")]
@@ -67,71 +56,39 @@ def test_a_get_that_waits_is_answered_at_the_end(nodes, how):
         assert node.shell.requests.home.unfetched == 0
         assert not len(node.shell.requests.home)
 
-    with_node(nodes, check)
 
-
-def test_a_get_that_has_waited_long_enough_is_told_how_it_stands(nodes):
-    """Neither earlier nor forgotten later."""
-
-    async def check(node):
+async def test_a_get_that_has_waited_long_enough_is_told_how_it_stands(nodes, monkeypatch):
+    """Neither earlier nor forgotten later; nobody waits longer than the longest wait."""
+    monkeypatch.setattr(preferences, "WAIT_MS_MAX", 100)
+    async with nodes.alone() as node:
         await accepted(node, LONG)
         began_s = time.monotonic()
         status, _, shown = await lookup(node, "/requests/k?wait_ms=50.5")
         assert time.monotonic() - began_s >= 0.05
         assert (status, shown["state"]) == (200, "running")
         assert not waiters(node)
-        assert (await node.send("DELETE", "/requests/k"))[0] == 200
-
-    with_node(nodes, check)
-
-
-def test_the_query_says_how_long_whatever_is_preferred(nodes):
-    """0 is a time too: how it stands now, and no preference was followed."""
-
-    async def check(node):
-        await accepted(node, LONG)
-        answer = lookup(node, "/requests/k?wait_ms=0", [(b"Prefer", b"wait=60")])
-        status, sent, shown = await asyncio.wait_for(answer, 10)
-        assert (status, shown["state"], b"preference-applied" in sent) == (200, "running", False)
-        assert (await node.send("DELETE", "/requests/k"))[0] == 200
-
-    with_node(nodes, check)
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        *("wait_ms=-1", "wait_ms=x", "wait_ms=", "wait_ms=nan", "wait_ms=inf", "wait_ms=1e999"),
-        *("wait_ms=5_0", "wait_ms=1&wait_ms=2", "wait_ms=0x10", "wait%5Fms=-1", "wait_ms=%C3%B6"),
-        "&".join("x" for _ in range(101)) + "&wait_ms=1",
-    ],
-)
-def test_a_parameter_that_is_wrong_is_refused(nodes, query):
-    """In one line that names it."""
-
-    async def check(node):
-        status, _, problem = await lookup(node, f"/requests/k?{query}")
-        assert (status, problem["reason"]) == (422, "invalid")
-        assert problem["detail"].startswith(("wait_ms: expected ", "query: expected at most"))
-        assert "\n" not in problem["detail"]
-
-    with_node(nodes, check)
-
-
-def test_waits_are_cut_to_the_longest(nodes, monkeypatch):
-    """Which is told where a preference was followed."""
-    monkeypatch.setattr(preferences, "WAIT_MAX_S", 1)
-    monkeypatch.setattr(preferences, "WAIT_MS_MAX", 50)
-
-    async def check(node):
-        await accepted(node, LONG)
-        for value in (b"wait=7", b"wait=" + b"9" * 5000):
-            _, sent, shown = await lookup(node, headers=[(b"Prefer", value)])
-            assert (shown["state"], sent[b"preference-applied"]) == ("running", b"wait=1")
         assert (await lookup(node, "/requests/k?wait_ms=1e300"))[2]["state"] == "running"
-        await node.send("DELETE", "/requests/k")
+        # 0 is a time, too, whatever is preferred.
+        _, sent, shown = await lookup(node, "/requests/k?wait_ms=0", [(b"Prefer", b"wait=60")])
+        assert (shown["state"], b"preference-applied" in sent) == ("running", False)
+        assert (await node.send("DELETE", "/requests/k"))[0] == 200
 
-    with_node(nodes, check)
+
+WRONG = [
+    *("wait_ms=-1", "wait_ms=x", "wait_ms=", "wait_ms=nan", "wait_ms=inf", "wait_ms=1e999"),
+    *("wait_ms=5_0", "wait_ms=1&wait_ms=2", "wait_ms=0x10", "wait%5Fms=-1", "wait_ms=%C3%B6"),
+    "&".join("x" for _ in range(101)) + "&wait_ms=1",
+]
+
+
+async def test_a_parameter_that_is_wrong_is_refused(nodes):
+    """In one line that names it."""
+    async with nodes.alone() as node:
+        for query in WRONG:
+            status, _, problem = await lookup(node, f"/requests/k?{query}")
+            assert (status, problem["reason"]) == (422, "invalid")
+            assert problem["detail"].startswith(("wait_ms: expected ", "query: expected at most"))
+            assert "\n" not in problem["detail"]
 
 
 @pytest.mark.parametrize(
@@ -161,11 +118,10 @@ def test_preferences_are_read_as_rfc_7240_has_them(value, respond_async, wait_s)
     assert read_preferences(value) == Preferences(respond_async, wait_s)
 
 
-def test_too_many_waiters_are_answered_at_once(nodes, monkeypatch):
+async def test_too_many_waiters_are_answered_at_once(nodes, monkeypatch):
     """With the state; that nothing was applied shows why."""
     monkeypatch.setattr(waiters_module, "WAITERS_MAX", 2)
-
-    async def check(node):
+    async with nodes.alone() as node:
         await accepted(node, LONG)
         waiting = [lookup(node, headers=[(b"Prefer", b"wait=60")]) for _ in range(2)]
         await nodes.until(lambda: len(waiters(node)) == 2)
@@ -178,73 +134,47 @@ def test_too_many_waiters_are_answered_at_once(nodes, monkeypatch):
         await node.send("DELETE", "/requests/k")  # 202: it cannot wait for the end either
         assert {(await one)[2]["state"] for one in waiting} == {"cancelled"}
 
-    with_node(nodes, check)
 
-
-def test_a_node_that_ends_answers_those_who_wait(nodes):
-    """With what the request comes to then: nobody will know more."""
-
-    async def check(node):
-        for name in ("runs", "waits"):
-            await accepted(node, LONG, name)
-        asking = [lookup(node, f"/requests/{n}?wait_ms=60000") for n in ("runs", "waits")]
-        await nodes.until(lambda: waiters(node, "runs") and waiters(node, "waits"))
-        closing = asyncio.ensure_future(node.shell.close())
-        shown = [await one for one in asking]
-        assert [(s, told["state"], told["problem"]["reason"]) for s, _, told in shown] == [
-            (200, "failed", "outcome_unknown"),
-            (200, "failed", "draining"),
-        ]
-        await closing
-
-    with_node(nodes, check)
-
-
-def test_waiting_at_clusters_that_relay_and_run_it(nodes, monkeypatch):
+async def test_waiting_at_clusters_that_relay_and_run_it(nodes, monkeypatch):
     """Each tells what it knows at the end, after a while, and when too many ask."""
     monkeypatch.setattr(waiters_module, "WAITERS_MAX", 2)
-
-    async def main():
-        topology = nodes.topology_of("a", "b", clusters={"a": {"queue_limit": 0}})
-        async with nodes.Federation(topology) as federation:
-            a, b = federation["a"], federation["b"]
-            blocker = a.post(LONG, id="x")
-            await nodes.until(lambda: a.machine.servers.busy)
-            post = a.post({"service_ms": 150}, id="k")
-            await nodes.until(lambda: b.machine.servers.busy)
-            waiting = lookup(b, "/requests/k?wait_ms=9000")
-            await nodes.until(lambda: asking(b, "k"))
-            status, sent, shown = await lookup(b, headers=[(b"Prefer", b"wait=9")])
-            assert (status, shown["state"]) == (200, "running")
-            assert b"preference-applied" not in sent
-            shown = (await waiting)[2]
-            assert (shown["state"], shown["result"]) == ("done", {"service_ms": 150})
-            assert shown["path"] == ["a", "b"]
-            assert (await post).status == 200
-            post = a.post(LONG, id="l")
-            await nodes.until(lambda: b.machine.servers.busy)
-            assert (await lookup(b, "/requests/l?wait_ms=20"))[2]["state"] == "running"
-            assert not asking(b, "l"), "nothing is kept of it"
-            gone = b.client.request("GET", "/requests/l?wait_ms=60000", timeout_s=10)
-            await nodes.until(lambda: asking(b, "l"))
-            gone.cancel()
-            await nodes.until(lambda: not asking(b, "l"))
-            waiting = lookup(b, "/requests/l?wait_ms=60000")
-            await nodes.until(lambda: asking(b, "l"))
-            await b.shell.close()
-            status, _, shown = await waiting
-            assert (status, shown["state"]) == (200, "running"), "its home decides again"
-            for name in ("x", "l"):
-                await a.send("DELETE", f"/requests/{name}")
-            await asyncio.gather(blocker, post)
-
-    nodes.run(main)
+    topology = nodes.topology_of("a", "b", clusters={"a": {"queue_limit": 0}})
+    async with nodes.Federation(topology) as federation:
+        a, b = federation["a"], federation["b"]
+        blocker = a.post(LONG, id="x")
+        await nodes.until(lambda: a.machine.servers.busy)
+        post = a.post({"service_ms": 150}, id="k")
+        await nodes.until(lambda: b.machine.servers.busy)
+        waiting = lookup(b, "/requests/k?wait_ms=9000")
+        await nodes.until(lambda: asking(b, "k"))
+        status, sent, shown = await lookup(b, headers=[(b"Prefer", b"wait=9")])
+        assert (status, shown["state"]) == (200, "running")
+        assert b"preference-applied" not in sent
+        shown = (await waiting)[2]
+        assert (shown["state"], shown["result"]) == ("done", {"service_ms": 150})
+        assert shown["path"] == ["a", "b"]
+        assert (await post).status == 200
+        post = a.post(LONG, id="l")
+        await nodes.until(lambda: b.machine.servers.busy)
+        assert (await lookup(b, "/requests/l?wait_ms=20"))[2]["state"] == "running"
+        assert not asking(b, "l"), "nothing is kept of it"
+        gone = b.client.request("GET", "/requests/l?wait_ms=60000", timeout_s=10)
+        await nodes.until(lambda: asking(b, "l"))
+        gone.cancel()
+        await nodes.until(lambda: not asking(b, "l"))
+        waiting = lookup(b, "/requests/l?wait_ms=60000")
+        await nodes.until(lambda: asking(b, "l"))
+        await b.shell.close()
+        status, _, shown = await waiting
+        assert (status, shown["state"]) == (200, "running"), "its home decides again"
+        for name in ("x", "l"):
+            await a.send("DELETE", f"/requests/{name}")
+        await asyncio.gather(blocker, post)
 
 
-def test_an_asynchronous_post_may_wait_a_little(nodes):
+async def test_an_asynchronous_post_may_wait_a_little(nodes):
     """200 if the answer comes in time, else 202; what was applied is said. Repeats do as well."""
-
-    async def check(node):
+    async with nodes.alone() as node:
         short, long = {"service_ms": 20}, {"service_ms": 1300}
         soon = [(b"Prefer", b"respond-async, wait=9")]
         status, sent, answer = await node.send("POST", "/requests", body(short), soon)
@@ -260,5 +190,3 @@ def test_an_asynchronous_post_may_wait_a_little(nodes):
         assert (status, answer["result"]) == (200, long)
         assert sent[b"preference-applied"] == b"wait=9"
         assert sent[b"spillover-replayed"] == b"true"
-
-    with_node(nodes, check)

@@ -7,6 +7,7 @@ import asyncio
 import codecs
 import os
 
+import msgspec
 import pytest
 
 from spillover.client import (
@@ -21,6 +22,12 @@ from spillover.client import (
 NOWHERE = "http://127.0.0.1:1"
 REDIS = "redis://127.0.0.1:1/0"
 NAN = float("nan")
+
+
+class Point(msgspec.Struct):
+    """What JSON says as an object."""
+
+    x: float
 
 
 def complaint(make, *arguments, **options):
@@ -53,7 +60,11 @@ def test_of_a_client(kind, name, value):
 
 @pytest.mark.parametrize("kind", [Spillover, AsyncSpillover, produce, consume])
 @pytest.mark.parametrize(
-    "urls", [None, 5, "", b"http://x", [], {}, ["http://x", 5], [["http://x"]], "127.0.0.1:80"]
+    "urls",
+    [
+        *(None, 5, "", b"http://x", [], {}, ["http://x", 5], [["http://x"]], "127.0.0.1:80"),
+        *("https://x?a", "http://u@x"),
+    ],
 )
 def test_of_where_to_call(kind, urls):
     name = "nodes" if kind in (Spillover, AsyncSpillover) else "urls"
@@ -62,7 +73,7 @@ def test_of_where_to_call(kind, urls):
 
 @each(
     type=[5, None, "", "a\nb"],
-    key=[5, "", b"x"],
+    key=[5, "", b"x", " x", "a\nb"],
     deadline_s=["5", None, -1, 0, NAN, True, 1e99],
     priority=["1", 10, True, False, None, 1.5],
     at_most_once=["no", None, 1],
@@ -70,6 +81,34 @@ def test_of_where_to_call(kind, urls):
 def test_of_a_request(name, value):
     with Spillover(NOWHERE) as client:
         assert complaint(client.run, 1, **{name: value}).startswith(f"{name}: expected ")
+
+
+@pytest.mark.parametrize("payload", [object(), NAN, {"x": [1.0, -float("inf")]}, Point(NAN)])
+def test_of_what_is_no_json(payload):
+    with Spillover(NOWHERE) as client:
+        assert complaint(client.run, payload).startswith("payload: ")
+
+
+def test_what_runs_at_most_once_has_no_key():
+    with Spillover(NOWHERE) as client:
+        complaint(client.run, 1, key="k", at_most_once=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("redis_url", {"redis_url": "redis://x", "federation": "f", "follow": False}),
+        ("redis_url", {"redis_url": 5}),
+        ("redis_url", {"redis_url": "http://x"}),
+        ("redis_url", {"redis_url": "redis://x/name"}),
+        ("redis_url", {"redis_url": "redis://x?retry=1"}),
+        ("federation", {"federation": ""}),
+        ("federation", {"federation": None}),
+    ],
+)
+def test_of_a_redis_to_read_in(name, given):
+    whole = {"redis_url": "redis://x", "federation": "f", "follow": True}
+    assert name in complaint(AsyncSpillover, NOWHERE, **(whole | given))
 
 
 async def all_of(answers):

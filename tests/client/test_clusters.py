@@ -53,20 +53,6 @@ def test_a_broken_request_goes_on_at_another_node_under_its_name(first):
     asyncio.run(asyncio.wait_for(main(), LIMIT_S))
 
 
-def test_a_node_whose_first_answer_breaks_is_asked_whose_it_is():
-    async def main():
-        async with (
-            scripted(RESET, of("x", WELL)) as here,
-            scripted(of("x", WELL), of("x", done(2))) as there,
-            AsyncSpillover([here.url, there.url], retries=AT_ONCE) as client,
-        ):
-            assert (await client.run(2, key="order-7")).result == 2
-            assert words(here) == ["POST /requests", "GET /healthz"]
-            assert words(there) == ["GET /healthz", "POST /requests"]
-
-    asyncio.run(asyncio.wait_for(main(), LIMIT_S))
-
-
 def test_a_thread_that_waits_goes_on_there_too():
     with (
         scripted_aside(of("x", done(1)), RESET) as here,

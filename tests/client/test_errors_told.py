@@ -94,6 +94,19 @@ def test_who_stands_before_a_node_is_no_node():
     assert "is no node of Spillover: status 302, to /login, text/html, " in str(moved)
 
 
+@pytest.mark.parametrize(
+    ("kind", "statuses"),
+    [
+        (OutcomeUnknown, (500, 502, 503, 504, 507, 511)),
+        (NotANode, (403, 404, 451, 501, 505)),
+        (Refused, (429,)),
+    ],
+)
+def test_what_stands_before_a_node_may_have_passed_it_on(kind, statuses):
+    """Where it says that something went wrong, but not where it says that it never would."""
+    assert {type(of_stranger(status)) for status in statuses} == {kind}
+
+
 def test_without_an_answer_it_is_told_whether_it_can_have_run():
     unsent = without_answer(NODE, "r1", NotDelivered(f"POST {NODE}/requests: refused"))
     assert type(unsent) is Unreachable

@@ -1,107 +1,40 @@
-"""Requests that a thread sends by itself, over a socket that blocks: what becomes of connections,
-and who ends what is under way."""
+"""Requests that a thread sends by itself, over a socket that blocks: what is sent again, and who
+ends what is under way. How connections are kept is tested in live/http1/test_blocking.py."""
 
 from __future__ import annotations
 
-import socket
-import threading
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 
-import msgspec
 import pytest
 
 from spillover.client import Cancelled, OutcomeUnknown, Refused, Retries, Spillover
 from spillover.live.http1 import blocking
+from support.scripted_server import RESET, done, problem, scripted_aside
 from support.waiting import until
 
-
-def answer(result=None, status="200 OK", lines=""):
-    """What a node says."""
-    fields = {
-        "id": "x", "result": result, "cluster": "a", "path": ["a"], "hops": 0, "timing_ms": {},
-    }  # fmt: skip
-    return said(fields, status, lines)
+FULL = problem(429, "queue_full", retry_after="0")
 
 
-def said(fields, status, lines=""):
-    body = msgspec.json.encode(fields)
-    return f"HTTP/1.1 {status}\r\n{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body
-
-
-@contextmanager
-def server(*connections):
-    """Its url, and what it was sent: connection by connection a list of answers, one for each
-    request; after the last one it closes."""
-    requests = []
-
-    def serve():
-        for answers in connections:
-            opened, _ = listening.accept()
-            with opened:
-                for one in answers:
-                    request = b""
-                    while b"}" not in request:
-                        if not (piece := opened.recv(65536)):
-                            break
-                        request += piece
-                    requests.append(request)
-                    opened.sendall(one)
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}", requests
-        thread.join(10.0)
-        assert not thread.is_alive()
-
-
-def test_a_connection_carries_one_request_after_another():
-    with server([answer(n) for n in range(5)]) as (url, requests), Spillover(url) as spillover:
-        assert [spillover.run(None).result for _ in range(5)] == list(range(5))
-        assert len(requests) == 5
-
-
-def test_a_connection_that_the_node_has_closed_meanwhile_is_not_used():
-    """Not even once: a request without a name would be lost."""
-    with server([answer(1)], [answer(2)]) as (url, _), Spillover(url) as spillover:
-        assert spillover.run(None, at_most_once=True).result == 1
-        client = next(iter(spillover._client._calls._blocking.values()))
-        until(lambda: not client._lines[client._idle[0]].is_quiet())
-        assert spillover.run(None, at_most_once=True).result == 2
-        assert spillover.stats.retries == 0
-
-
-def test_what_may_have_run_is_sent_again_under_the_same_name():
-    broken = answer("half")[:-10]
-    with server([broken], [answer(1)]) as (url, requests), Spillover(url) as spillover:
+@pytest.mark.parametrize("first", [RESET, FULL])
+def test_what_is_not_done_is_sent_again_under_the_same_name(first):
+    with scripted_aside(first, done(1)) as server, Spillover(server.url) as spillover:
         assert spillover.run(None).result == 1
-        assert spillover.stats.retries == 1
-        names = [line for one in requests for line in one.split(b"\r\n") if b"idempotency" in line]
-        assert len(names) == 2
-        assert names[0] == names[1]
+        assert (spillover.stats.retries, len(server.seen)) == (1, 2)
+        assert len({headers["idempotency-key"] for _, headers in server.seen}) == 1
 
 
-def test_what_may_have_run_at_most_once_is_unknown():
-    with server([b""]) as (url, _), Spillover(url) as spillover:
-        with pytest.raises(OutcomeUnknown):
-            spillover.run(None, at_most_once=True)
-        assert spillover.stats.failed == 1
-
-
-def test_a_refusal_is_tried_again_after_a_wait_and_costs_a_token():
-    full = said({"reason": "queue_full"}, "429 Too Many", "Retry-After: 0\r\n")
-    with server([full], [answer(1)]) as (url, _), Spillover(url) as spillover:
-        assert spillover.run(None).result == 1
-        assert spillover.stats.retries == 1
-
-
-def test_who_asks_once_is_told_of_the_refusal():
-    full = said({"reason": "queue_full"}, "429 Too Many")
-    with server([full]) as (url, _), Spillover(url, retries=Retries(rounds=1)) as spillover:
-        with pytest.raises(Refused):
-            spillover.run(None)
-        assert spillover.stats.failed == 1
+@pytest.mark.parametrize(
+    ("said", "once", "error"),
+    [(RESET, {"at_most_once": True}, OutcomeUnknown), (FULL, {}, Refused)],
+)
+def test_what_is_sent_once_is_told_why_it_has_no_answer(said, once, error):
+    with (
+        scripted_aside(said) as server,
+        Spillover(server.url, retries=Retries(rounds=1)) as spillover,
+    ):
+        with pytest.raises(error):
+            spillover.run(None, **once)
+        assert (spillover.stats.failed, len(server.seen)) == (1, 1)
 
 
 def test_no_more_than_allowed_are_under_way(bed):

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from spillover.client import AsyncSpillover, Cancelled, Expired, InputError, OutcomeUnknown
-from support.loop import until
+from spillover.client import AsyncSpillover, Cancelled, Expired, OutcomeUnknown
 
 LONG = {"service_ms": 60_000}
 
@@ -48,18 +47,6 @@ def test_a_job_is_found_again_by_another_client(nodes):
     with_client(nodes, check, "a", "b")
 
 
-def test_a_result_that_is_not_there_in_time_goes_on(nodes):
-    async def check(client, federation):
-        job = await client.submit({"service_ms": 300})
-        with pytest.raises(TimeoutError, match=r"is still running after 0\.05 s; it goes on"):
-            await job.result(timeout_s=0.05)
-        assert (await job.result()).cluster == "a"
-        with pytest.raises(InputError, match="timeout_s"):
-            await job.result(timeout_s=0)
-
-    with_client(nodes, check)
-
-
 def test_every_end_has_its_error(nodes):
     async def check(client, federation):
         job = await client.submit(LONG, key="k")
@@ -77,17 +64,6 @@ def test_every_end_has_its_error(nodes):
         assert await client.job("never").cancel() == "unknown"
 
     with_client(nodes, check)
-
-
-def test_a_job_is_cancelled_wherever_it_is(nodes):
-    async def check(client, federation):
-        jobs = [await client.submit(LONG) for _ in range(2)]
-        await until(lambda: federation["b"].ledger.foreign["running"] == 1)
-        assert {await job.state() for job in jobs} == {"running", "forwarded"}
-        assert [await job.cancel() for job in jobs] == ["cancelled"] * 2
-        assert federation["b"].ledger.foreign["running"] == 0
-
-    with_client(nodes, check, "a", "b", clusters={"a": {"queue_limit": 0}})
 
 
 def test_an_interrupted_client_leaves_no_job_that_nobody_could_find(nodes):

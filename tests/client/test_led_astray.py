@@ -86,18 +86,3 @@ def test_an_api_token_goes_to_no_http_and_to_nobody_whom_another_ca_vouches_for(
     assert any(SECRET.encode() in head for head in heard["own"])
     assert heard["plain"] == []
     assert heard["foreign"] == []
-
-
-@pytest.mark.slow
-def test_who_was_given_http_is_led_to_http(nodes):
-    """As ever: nothing was secret on the way."""
-
-    async def main():
-        async with (
-            nodes.Federation(nodes.topology_of("a", "b")) as federation,
-            AsyncSpillover(federation["a"].url, token=SECRET, follow=True) as client,
-        ):
-            await client.run({"service_ms": 1})
-            await nodes.until(lambda: len(client.nodes.urls) == 2)
-
-    nodes.run(main)

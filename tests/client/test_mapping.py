@@ -189,22 +189,6 @@ def test_payloads_that_are_awaited_are_asked_for_one_at_a_time_and_while_there_i
     run(main)
 
 
-def test_progress_is_told_before_each_outcome():
-    """Failures count apart from answers."""
-
-    async def main():
-        told = []
-        many = Map(range(3), at_most=1, total=3, progress=lambda one: told.append((*one,)))
-        await many.runs.end(0)
-        await many.runs.end(1, error=Cancelled("x"))
-        await many.runs.end(2)
-        await many.task
-        assert [one[1:] for one in told] == [(1, 0, 3), (1, 1, 3), (2, 1, 3)]
-        assert told[-1][0] == 3
-
-    run(main)
-
-
 # --- in a thread that does not await -------------------------------------------------------------
 
 
@@ -242,20 +226,6 @@ def here(payloads, begun, at_most=3, *, ordered=True, total=None, progress=None)
 
 def result_of(outcome):
     return outcome.result if isinstance(outcome, Answer) else str(outcome)
-
-
-def test_here_as_many_run_as_may():
-    begun = Begun(b="b", c="a")
-    outcomes = here("abcd", begun, at_most=2, ordered=False)
-    assert result_of(next(outcomes)) == "b"
-    assert begun.open == ["a"]
-    assert result_of(next(outcomes)) == "a"
-    assert begun.open == ["c"]
-    begun.end("c")
-    assert result_of(next(outcomes)) == "c"
-    assert begun.open == ["d"]
-    begun.end("d")
-    assert [result_of(one) for one in outcomes] == ["d"]
 
 
 def test_here_answers_come_in_order_and_errors_in_their_place():

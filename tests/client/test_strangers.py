@@ -9,11 +9,9 @@ import pytest
 
 from spillover.client import (
     AsyncSpillover,
-    Failed,
     NotANode,
     OutcomeUnknown,
     Refused,
-    Rejected,
     Retries,
     Spillover,
     Unreachable,
@@ -24,7 +22,6 @@ from support.waiting import slack
 
 LIMIT_S = 20.0
 AT_ONCE = Retries(rounds=1, comeback_s=0.0)
-SHOWN = "of-tests"
 HTML = b"<html><h1>It works!</h1></html>"
 
 
@@ -37,23 +34,11 @@ def run(main):
     [
         answer(200, HTML, kind="text/html"),
         answer(200, {"id": 7}),
-        answer(200, b"{"),
-        answer(404, {"detail": "Not Found"}),
         answer(301, location="https://elsewhere/"),
-        answer(501, HTML, kind="text/html"),
         answer(200, b"\xff\xfe"),
         answer(200, b"[" * 100_000),
     ],
-    ids=[
-        "html",
-        "other json",
-        "broken json",
-        "404 of others",
-        "redirect",
-        "no POST",
-        "binary",
-        "deep",
-    ],
+    ids=["html", "other json", "redirect", "binary", "deep"],
 )
 def test_what_is_no_node_is_told_in_one_line(said):
     async def main():
@@ -71,18 +56,6 @@ def test_what_is_no_node_is_told_in_one_line(said):
     run(main())
 
 
-def test_no_http_at_all_leaves_the_outcome_unknown():
-    async def main():
-        async with (
-            scripted(b"220 mail.example ESMTP\r\n") as server,
-            AsyncSpillover(server.url, retries=AT_ONCE) as client,
-        ):
-            with pytest.raises(OutcomeUnknown, match="not valid HTTP"):
-                await client.run(1)
-
-    run(main())
-
-
 def test_a_page_of_a_proxy_is_not_taken_for_the_node():
     async def main():
         page = answer(502, HTML, kind="text/html")
@@ -96,54 +69,6 @@ def test_a_page_of_a_proxy_is_not_taken_for_the_node():
         ):
             with pytest.raises(OutcomeUnknown, match="what stands before node"):
                 await client.run(1)
-
-    run(main())
-
-
-@pytest.mark.parametrize(
-    ("status", "kind"),
-    [
-        *((status, OutcomeUnknown) for status in (500, 502, 503, 504, 507, 511)),
-        *((status, NotANode) for status in (403, 404, 451, 501, 505)),
-        (429, Refused),
-    ],
-)
-def test_what_stands_before_a_node_may_have_passed_it_on(status, kind):
-    """Where it says that something went wrong, but not where it says that it never would."""
-
-    async def main():
-        async with (
-            scripted(answer(status, HTML, kind="text/html")) as server,
-            AsyncSpillover(server.url, retries=AT_ONCE) as client,
-        ):
-            with pytest.raises(kind):
-                await client.run(1)
-
-    run(main())
-
-
-@pytest.mark.parametrize(
-    ("said", "kind", "reason", "surely"),
-    [
-        (problem(401, "unauthenticated"), Rejected, "unauthenticated", True),
-        (problem(403, "forbidden"), Rejected, "forbidden", True),
-        (problem(413, "too_large"), Rejected, "too_large", True),
-        (problem(422, "unknown_type"), Rejected, "unknown_type", True),
-        (problem(418, "of_a_later_version"), Rejected, "of_a_later_version", True),
-        (problem(429, "rate_limited", retry_after="7"), Refused, "rate_limited", True),
-        (problem(503, "of_a_later_version"), Refused, "of_a_later_version", True),
-        (problem(500, "internal"), Failed, "internal", False),
-        (problem(507, "of_a_later_version"), Failed, "of_a_later_version", False),
-    ],
-)
-def test_reasons_become_errors(said, kind, reason, surely):
-    async def main():
-        async with scripted(said) as server:
-            async with AsyncSpillover(server.url, token=SHOWN, retries=AT_ONCE) as client:
-                with pytest.raises(kind) as error:
-                    await client.run(1)
-            assert (error.value.reason, error.value.surely_did_not_run) == (reason, surely)
-            assert [headers["authorization"] for _, headers in server.seen] == [f"Bearer {SHOWN}"]
 
     run(main())
 
@@ -203,25 +128,6 @@ def test_a_cancel_that_breaks_with_its_connections_is_sent_once_more():
     run(main())
 
 
-def test_what_is_called_off_is_asked_for_until_it_is_there():
-    """The word of it may come to the node before the request does."""
-
-    async def main():
-        unknown = problem(404, "unknown_request")
-        async with (
-            scripted(b"", unknown, unknown, answer(200)) as server,
-            AsyncSpillover(server.url) as client,
-        ):
-            running = asyncio.create_task(client.run(1))
-            await until(lambda: server.seen)
-            running.cancel()
-            await until(lambda: len(server.seen) == 4)
-        name = server.seen[0][1]["idempotency-key"]
-        assert [words for words, _ in server.seen[1:]] == [f"DELETE /requests/{name}"] * 3
-
-    run(main())
-
-
 def test_under_overload_retries_stay_within_the_budget():
     async def main():
         retries = Retries(share=0.25, floor_per_s=0.0, rounds=2)
@@ -242,7 +148,7 @@ def test_under_overload_retries_stay_within_the_budget():
 @pytest.mark.slow
 def test_a_job_of_a_node_that_is_gone_is_unknown(nowhere):
     async def main():
-        async with AsyncSpillover(nowhere, retries=Retries(comeback_s=0.3)) as client:
+        async with AsyncSpillover(nowhere, retries=Retries(comeback_s=0.1)) as client:
             job = client.job("order-7")
             for ask in (job.state, job.result, job.cancel):
                 with pytest.raises(OutcomeUnknown, match="cannot be asked") as error:
@@ -254,42 +160,15 @@ def test_a_job_of_a_node_that_is_gone_is_unknown(nowhere):
     run(main())
 
 
-def test_a_job_is_asked_again_when_its_node_stumbles():
+def test_a_node_that_cannot_be_asked_for_a_job_is_asked_again_for_so_long():
     async def main():
-        ended = {"id": "x", "state": "done", "result": 7, "cluster": "z", "path": ["z"], "hops": 0}
-        said = answer(200, {**ended, "timing_ms": {}})
-        stumbles = (RESET, problem(429, "queue_full"), answer(503, HTML, kind="text/html"))
-        async with scripted(*stumbles, said) as server, AsyncSpillover(server.url) as client:
-            assert (await client.job("x").result()).result == 7
-            assert len(server.seen) == 4
-
-    run(main())
-
-
-def test_a_job_whose_node_never_lets_it_wait_is_not_asked_in_a_spin():
-    async def main():
-        said = answer(200, {"id": "x", "state": "queued"})
-        async with scripted(said) as server, AsyncSpillover(server.url) as client:
-            with pytest.raises(TimeoutError, match=r"still queued after 0\.2 s"):
-                await client.job("x").result(timeout_s=0.2)
-            assert len(server.seen) <= 3
-
-    run(main())
-
-
-@pytest.mark.parametrize("comeback_s", [0.0, 0.3])
-def test_a_node_that_cannot_be_asked_for_a_job_is_asked_again_for_so_long(comeback_s):
-    async def main():
-        retries = Retries(comeback_s=comeback_s)
         async with (
             scripted(problem(503, "draining")) as server,
-            AsyncSpillover(server.url, retries=retries) as client,
+            AsyncSpillover(server.url, retries=Retries(comeback_s=0.1)) as client,
         ):
-            began_s = time.monotonic()
             with pytest.raises(OutcomeUnknown, match="cannot be asked"):
                 await client.job("x").state()
-            assert time.monotonic() - began_s < comeback_s + 5.0
-            assert (len(server.seen) == 1) is (comeback_s == 0.0)
+            assert len(server.seen) > 1
 
     run(main())
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -16,6 +14,8 @@ from spillover.client import Answer, Expired, InputError, Retries, Spillover, Un
 from support.waiting import until
 
 LONG = {"service_ms": 60_000}
+COUNT = 15
+"""Of jobs that are given up."""
 
 
 def threads():
@@ -48,25 +48,6 @@ def test_it_begins_no_thread_before_it_is_used_and_closes_once():
     assert "spillover-client" not in threads()
     with pytest.raises(RuntimeError, match="closed"):
         spillover.run(None)
-
-
-def test_it_works_where_a_loop_runs(bed):
-    """As in a notebook."""
-
-    async def cell():
-        with Spillover(bed.url) as spillover:
-            return spillover.run({"service_ms": 1}).result
-
-    assert asyncio.run(cell()) == {"service_ms": 1.0}
-
-
-@pytest.mark.slow
-def test_many_threads_share_one_client(bed):
-    with Spillover(bed.url) as spillover, ThreadPoolExecutor(8) as pool:
-        payloads = [{"service_ms": number % 5} for number in range(100)]
-        answers = list(pool.map(spillover.run, payloads))
-        assert [answer.result for answer in answers] == payloads
-        assert threads().count("spillover-client") == 1
 
 
 def test_a_map_takes_payloads_and_hands_out_in_the_thread_of_its_user(bed):
@@ -112,10 +93,9 @@ def test_a_map_is_bounded_and_ends_what_is_under_way(bed):
     "does",
     [
         "with spillover: spillover.run(long)",
-        "with spillover: spillover.submit(long).result()",
         "list(spillover.map([long] * 3))",
     ],
-    ids=["run", "job", "map, never closed"],
+    ids=["run", "map, never closed"],
 )
 def test_ctrl_c_leaves_nothing_running(bed, does):
     """Not even where the client is never closed: it closes as Python ends."""
@@ -134,11 +114,10 @@ def test_ctrl_c_leaves_nothing_running(bed, does):
 @pytest.mark.parametrize(
     "does",
     [
-        "await asyncio.gather(*(client.run(long) for _ in range(3)))",
         "await (await client.submit(long)).result()",
         "task = asyncio.create_task(client.run(long)); await asyncio.Event().wait()",
     ],
-    ids=["runs", "job", "task of its own"],
+    ids=["job", "task of its own"],
 )
 def test_ctrl_c_in_a_loop_leaves_nothing_running(bed, does):
     script = f"""
@@ -170,14 +149,14 @@ def _interrupt(script, bed):
 @pytest.mark.slow
 def test_a_submit_that_is_given_up_at_any_moment_leaves_no_job(bed):
     """Also in the very moment in which it is accepted, which is found about every fourth time."""
-    for _ in range(40):
+    for _ in range(COUNT):
         spillover = Spillover(bed.url)
         submitting = spillover._loop_thread().begin(spillover._client.submit(LONG))
         until(lambda: bed.home["running"] == 1, every_s=0.0)
         submitting.cancel()
         spillover.__exit__(KeyboardInterrupt, None, None)
         until(lambda: bed.home["running"] == 0)
-    assert bed.home["cancelled"] == 40
+    assert bed.home["cancelled"] == COUNT
 
 
 FORKING = """

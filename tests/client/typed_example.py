@@ -1,4 +1,4 @@
-"""What users write, for mypy --strict to look at from outside (test_typing)."""
+"""What users write, for mypy --strict to look at (pyproject.toml): what is wrong is told."""
 
 from __future__ import annotations
 
@@ -58,6 +58,9 @@ def plain() -> str:
         job: Job = spillover.submit("x")
         state: JobState = job.cancel()
         names = [answer.id for answer in spillover.map(range(3))]
+        spillover.run({}, deadline_s="5")  # type: ignore[arg-type]
+        for outcome in spillover.map([1], return_errors=True):
+            print(outcome.result)  # type: ignore[union-attr]
         return spillover.run(None).cluster + state + names[0]
 
 

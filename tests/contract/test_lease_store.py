@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from spillover.core.leases.records import Allocation, Registration
 from spillover.model.lease_times import LeaseTimes
 from spillover.policy.leases import EPOCH_MAX
@@ -149,77 +147,6 @@ def test_a_lease_that_is_not_renewed_ends_and_its_epoch_is_remembered(tell):
     tell(1, story)
 
 
-def test_what_evens_out_nothing_is_refused(tell):
-    """Five partitions on two nodes: two move, each after its residency, one in a period."""
-
-    async def story(group, a, b, _):
-        await a.start(T, *range(5))
-        await b.join(T)
-        assert not any([await b.grab(T + 1, p) for p in range(5)])
-        for moved in (1, 2):
-            now = T + TIMES.min_residency_ms + (moved - 1) * TIMES.normal_lease_ms
-            assert [await b.grab(now, p) for p in range(5)].count(True) == 1
-        now += TIMES.normal_lease_ms * 0.9
-        await a.renew(now)
-        await b.renew(now)
-        assert (await a.survey(now)).standing.held == {"a": 3, "b": 2}
-        assert not any([await m.grab(now, p) for p in range(5) for m in (a, b)])
-
-    tell(5, story)
-
-
-def test_a_group_that_nobody_may_make_more_even(tell):
-    """2, 2 and nothing of five: the one that is free goes to the third, nobody's second does."""
-
-    async def story(group, a, b, c):
-        held_a = await a.start(T, 0, 1)
-        held_b = await b.start(T, 2, 3)
-        await c.join(T)
-        now = T + TIMES.normal_lease_ms
-        await a.renew(now, *held_a)
-        await b.renew(now, *held_b)
-        await c.renew(now)
-        assert not any([await c.grab(now, p) for p in range(4)])
-        assert await c.grab(now, 4)
-
-    tell(5, story)
-
-
-def test_a_partition_that_changes_hands_counts_for_the_winner_alone(tell):
-    """Four on one member: the other may have two, and wins one in a period."""
-
-    async def story(group, a, b, _):
-        held = await a.start(T, *range(4))
-        await b.join(T)
-        for moved in (1, 2):
-            now = T + moved * TIMES.normal_lease_ms
-            await b.renew(now)
-            await a.renew(now, *held)
-            assert await b.grab(now, moved)
-            assert (await a.survey(now)).standing.held == {"a": 4 - moved, "b": moved}
-            await a.release(now, *held[moved])
-            assert (await b.activate(now, moved)).epoch == now
-            await b.renew(now, (moved, now))
-        later = now + TIMES.normal_lease_ms
-        await a.renew(later, *held)
-        await b.renew(later)
-        assert not any([await m.grab(later, p) for p in range(4) for m in (a, b)])
-
-    tell(4, story)
-
-
-def test_a_free_partition_above_the_own_share_takes_patience(tell):
-    """Three partitions, two members: the larger share is one member's, unless nobody comes."""
-
-    async def story(group, a, b, _):
-        await a.start(T, 0, 1)
-        await b.join(T)
-        assert not await a.grab(T, 2, TIMES.normal_lease_ms - 1)
-        assert await a.grab(T, 2, TIMES.normal_lease_ms)
-
-    tell(3, story)
-
-
 def test_two_processes_of_one_id(tell, member_of):
     """The second waits for the first to count as dead; the first is displaced then."""
 
@@ -268,17 +195,6 @@ def test_who_joins_clears_the_dead_away(tell, member_of):
         assert set((await group.snapshot(dead)).members) == {"a", "c", "pod-0"}
 
     tell(1, story)
-
-
-@pytest.mark.parametrize("partitions", [1, 7])
-def test_nobody_is_told_of_partitions_that_do_not_exist(tell, partitions):
-    """And at first all are free."""
-
-    async def story(group, a, _, __):
-        assert (await a.survey(T)).free == list(range(partitions))
-        assert (await a.survey(T)).era == ""
-
-    tell(partitions, story)
 
 
 def test_behind_the_last_epoch_that_can_be_read_they_begin_anew(tell):

@@ -8,8 +8,6 @@ from random import Random
 
 import pytest
 
-from spillover.core.leases.records import LOAD_MAX
-from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
 from spillover.policy.leases import LOAD_STALE_LEASES, fair_load
 
@@ -123,48 +121,6 @@ def test_a_held_partition_moves_if_that_lessens_the_imbalance(tell_loads):
         assert await grabs(b, now, range(5)) == [3]
 
     tell_loads(5, story)
-
-
-def test_by_loads_of_one_each_it_goes_as_by_counts(tell_loads):
-    """Nobody has told anything: three on one of two, one moves, and none comes back."""
-
-    async def story(group, a, b, _):
-        held = await a.start(T, 0, 1, 2)
-        now = T + PERIOD
-        await b.join(now)
-        await a.renew(now, *held)
-        assert await grabs(b, now, range(3)) == [0]
-        await a.release(now, *held[0])
-        await b.activate(now, 0)
-        now += PERIOD
-        await a.renew(now, *held[1:])
-        await b.renew(now, (0, now - PERIOD))
-        assert await grabs(b, now, range(3)) == await grabs(a, now, range(3)) == []
-
-    tell_loads(3, story)
-
-
-def test_the_largest_loads_add_up(tell_loads):
-    """Sums stay exact where a double is."""
-
-    async def story(group, a, b, _):
-        held = await a.start(T, *range(40))
-        await b.join(T + PERIOD)
-        await a.renew(T + PERIOD, *held)
-        loads = [(p, epoch, LOAD_MAX - p) for p, epoch in held]
-        survey = await a.survey(T + PERIOD, *loads)
-        assert survey.loads.held == {"a": 40 * LOAD_MAX - 780, "b": 0}
-        assert await b.grab(T + PERIOD, 39)
-
-    tell_loads(40, story)
-
-
-def test_a_group_goes_by_counts_or_by_loads(new_twin_group):
-    """The twin refuses as the scripts do; those are tested in tests/live."""
-    twin = new_twin_group(3, TIMES).twin
-    twin.join(T, "a", "i1")
-    with pytest.raises(InputError, match="balance: expected count, got load"):
-        twin.join(T, "b", "i1", balance="load")
 
 
 def test_who_releases_keeps_nobody_away_by_its_own_mark(tell):

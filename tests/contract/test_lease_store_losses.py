@@ -12,17 +12,6 @@ T = 1_000_000
 PATIENT = TIMES.normal_lease_ms
 
 
-def test_a_new_group_has_no_grace(tell):
-    """Nobody knew anything before."""
-
-    async def story(group, a, b, _):
-        first = await a.join(T)
-        assert await a.grab(T, 0, PATIENT)
-        assert (await b.join(T)).era == first.era
-
-    tell(2, story)
-
-
 def test_holders_say_first_what_they_hold(tell):
     """All data lost: same epochs again for who holds, and no grabs for one maximum lease."""
 
@@ -54,26 +43,6 @@ def test_holders_say_first_what_they_hold(tell):
     tell(4, story)
 
 
-def test_who_wants_a_partition_after_a_loss_begins_the_grace_as_well(tell):
-    """The first to come may be one that holds nothing; a second era has a grace of its own."""
-
-    async def story(group, a, b, _):
-        await a.join(T)
-        await b.join(T)
-        for lost in (1, 2):
-            await group.lose_all()
-            now = T + lost * 200_000
-            assert not await a.grab(now, 0, PATIENT)
-            await a.renew(now)
-            assert not await b.grab(now + 1, 0, PATIENT)
-            over = now + TIMES.max_lease_ms
-            await b.renew(over - 2)
-            assert not await b.grab(over - 1, 0, PATIENT)
-            assert await b.grab(over, 0, PATIENT)
-
-    tell(1, story)
-
-
 def test_who_is_new_and_first_at_a_promoted_replica_begins_the_grace_as_well(tell):
     """It never saw the group, but finds another server's era: the replica may not have heard of
     what a holds."""
@@ -95,44 +64,6 @@ def test_who_is_new_and_first_at_a_promoted_replica_begins_the_grace_as_well(tel
         assert await c.grab(over, 1, PATIENT)
 
     tell(2, story)
-
-
-def test_a_restart_of_redis_and_all_members_costs_one_maximum_lease(tell):
-    """From the first to come, however many come after; and no grace begins anew for them."""
-
-    async def story(group, a, b, c):
-        await a.start(T, 0)
-        await group.move()
-        now = T + 3 * TIMES.max_lease_ms
-        b.incarnation = c.incarnation = "i2"
-        assert (await b.join(now)).ok
-        over = now + TIMES.max_lease_ms
-        assert (await c.join(over - 1)).ok
-        await b.renew(over - 1)
-        assert not await b.grab(over - 1, 0, PATIENT)
-        assert await b.grab(over, 0, PATIENT)
-
-    tell(1, story)
-
-
-def test_epochs_grow_after_a_loss_and_the_forgotten_holder_is_told(tell):
-    """It did not come back within the grace: somebody else has the partition."""
-
-    async def story(group, a, b, _):
-        ((_, epoch),) = await a.start(T, 0)
-        await b.join(T)
-        await group.lose_all()
-        now = T + 10
-        assert not await b.grab(now, 0, PATIENT)
-        after = now + TIMES.max_lease_ms
-        await b.renew(after - 1)
-        assert await b.grab(after, 0, PATIENT)
-        later = (await b.activate(after, 0)).epoch
-        assert later > epoch
-        assert (await a.renew(after, (0, epoch))).held == [(0, False, False)]
-        assert (await b.renew(after, (0, later))).held == [(0, True, False)]
-
-    tell(1, story)
 
 
 def test_a_store_that_went_back_to_older_data_learns_of_later_epochs(tell):

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from spillover.core.leases.records import Allocation, Grab, Registration, StoredLoad
 from spillover.model.lease_times import LEASE_BALANCES, LeaseTimes
+from support.few import examples
 
 TIMES = LeaseTimes()
 MEMBERS = st.sampled_from([("a", "i1"), ("a", "i2"), ("b", "i1"), ("c", "i1")])
@@ -149,7 +150,8 @@ class InAnyOrder(RuleBasedStateMachine):
 
 def test_redis_and_the_twin_agree(both):
     run_state_machine_as_test(
-        lambda: InAnyOrder(both), settings=settings(max_examples=30, stateful_step_count=40)
+        lambda: InAnyOrder(both),
+        settings=settings(max_examples=examples(30), stateful_step_count=40),
     )
 
 
@@ -236,5 +238,5 @@ def test_redis_and_the_twin_agree_from_any_state(both):
         for group in groups:
             await group.close()
 
-    for seed in range(20):
+    for seed in range(examples(24)):
         asyncio.run(story(Random(seed), both()))

@@ -17,7 +17,9 @@ PAGE = Path(__file__).parents[2] / "services" / "docs" / "http.md"
 
 
 def read(raw, step, *, of_answer):
-    """The head and the body of what comes in pieces of this size, as they are read."""
+    """The head and the body of what comes in pieces of this size, as they are read; larger ones of
+    what is long."""
+    step = max(step, len(raw) // 100)
     heads, answer, body, whole = HeadBytes(of_answer=of_answer), None, None, b""
     for start in range(0, len(raw), step):
         data = raw[start : start + step]
@@ -66,7 +68,7 @@ def test_each_rule_has_examples():
         assert bool(requests) == (rule.of_request != NOT_THERE), rule
 
 
-@pytest.mark.parametrize("step", [1, 5, 10_000])
+@pytest.mark.parametrize("step", [1, 10_000])
 @pytest.mark.parametrize("rule", EXAMPLES)
 def test_answers_are_taken_or_not_as_the_rule_says(rule, step):
     by = set()
@@ -80,7 +82,7 @@ def test_answers_are_taken_or_not_as_the_rule_says(rule, step):
     assert not by or by & {rule, Rule.FIRST_LINE}
 
 
-@pytest.mark.parametrize("step", [1, 5, 10_000])
+@pytest.mark.parametrize("step", [1, 10_000])
 @pytest.mark.parametrize("rule", EXAMPLES)
 def test_requests_are_taken_or_not_as_the_rule_says(rule, step):
     by = set()

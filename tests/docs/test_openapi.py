@@ -66,16 +66,6 @@ def test_every_error_is_described_with_an_example(described_node):
     assert not missing, f"described with no call, nor in openapi_told.ABOUT: {sorted(missing)}"
 
 
-def test_headers_of_answers_are_described(described_node):
-    responses = described_node["paths"]["/requests"]["post"]["responses"]
-    assert set(responses["200"]["headers"]) == {
-        *("Spillover-Request-Id", "Spillover-Replayed", "Preference-Applied", "Spillover-Cluster"),
-    }
-    assert "Location" in responses["202"]["headers"]
-    assert "Retry-After" in responses["429"]["headers"]
-    assert "Retry-After" not in responses["422"]["headers"]
-
-
 def test_the_page_shows_every_call_and_every_schema(ask_node, described_node):
     status, headers, body = ask_node("/docs")
     shown = body.decode()

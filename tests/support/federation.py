@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -24,7 +25,17 @@ from spillover.live.process.listening import bind_socket
 from spillover.model.topology import Cluster, Link, Topology
 from support.loop import turn, until
 
-__all__ = ["Federation", "Node", "run", "topology_of", "turn", "until"]
+__all__ = [
+    "Federation",
+    "Node",
+    "alone",
+    "answer_of",
+    "run",
+    "topology_of",
+    "turn",
+    "until",
+    "with_node",
+]
 
 LIMIT_S = 30.0
 
@@ -79,6 +90,20 @@ class Node:
             method, path, body=body, headers=headers, timeout_s=LIMIT_S
         )
         return response.status, response.headers, json.loads(response.body)
+
+    async def connect(self):
+        """A connection of its own: reader, writer."""
+        return await asyncio.open_connection("127.0.0.1", int(self.url.rpartition(":")[2]))
+
+    async def talk(self, *segments):
+        """Write bytes to a connection of its own, and read until it is closed."""
+        reader, writer = await self.connect()
+        for segment in segments:
+            writer.write(segment)
+            await writer.drain()
+        answer = await reader.read()
+        writer.close()
+        return answer
 
     def knows(self, cluster):
         neighbors = self.machine.neighbors
@@ -183,6 +208,31 @@ class Federation:
             for neighbor in self.topology.neighbors(cluster)
             if neighbor.id in self.nodes
         )
+
+
+async def answer_of(reader):
+    """(status, body) of the next answer on a connection that stays open."""
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    length = int(head.partition(b"content-length: ")[2].split()[0])
+    return int(head.split()[1]), json.loads(await reader.readexactly(length))
+
+
+@asynccontextmanager
+async def alone(*ids, access=None, **fields):
+    """The node of the first of a chain of clusters; of one alone if none are named."""
+    topology = topology_of(*(ids or "a"), **fields)
+    async with Federation(topology, access=access) as federation:
+        yield federation[topology.cluster_ids[0]]
+
+
+def with_node(check, *ids, loop_factory=uvloop.new_event_loop, **fields):
+    """Run `check(node)` at it."""
+
+    async def main():
+        async with alone(*ids, **fields) as node:
+            await check(node)
+
+    run(main, loop_factory)
 
 
 def run(main, loop_factory=uvloop.new_event_loop, limit_s=2 * LIMIT_S):
