@@ -148,7 +148,7 @@ def get(url):
 until = partial(waiting.until, limit_s=LIMIT_S)
 
 
-def refused(process):
+def refusal_of(process):
     """The one line that a process says which ends with status 2."""
     assert process.end() == 2
     (line,) = [one for one in process.errors.splitlines() if one.startswith("spillover: ")]
@@ -158,7 +158,7 @@ def refused(process):
 
 def test_with_api_tokens_the_service_asks_for_one(lease_run, tmp_path):
     """And a file that holds none is bad input, before the member joins."""
-    assert "tokens.yaml: expected a YAML file of API tokens" in refused(
+    assert "tokens.yaml: expected a YAML file of API tokens" in refusal_of(
         lease_run({"--tokens": "tokens.yaml"})
     )
     made = new_api_token("reader", "secret", "", [Role.READ])
@@ -225,97 +225,46 @@ def test_the_blogs_rule_as_a_process(lease_run):
     assert a.end() == 0
 
 
-SHORT = {"--max-shutdown-ms": "0.1", "--min-grab-ms": "0.05", "--held-delay-ms": "0.01"}
+SHORT = "--max-shutdown-ms 0.1 --min-grab-ms 0.05 --held-delay-ms 0.01"
 BAD_INPUT = {
-    "asked too often": (
-        {**SHORT, "--normal-lease-ms": "0.1", "--max-lease-ms": "0.4"},
-        "normal_lease_ms: expected at least 10, got 0.1: members would ask Redis faster than",
-    ),
-    "over at once": (
-        {**SHORT, "--normal-lease-ms": "10", "--max-lease-ms": "40"},
-        "max_lease_ms: expected at least 50, got 40: a lease would be over before its renewal",
-    ),
-    "three renewals": (
-        {"--max-lease-ms": "500"},
-        "lease times: max_lease_ms: expected at least three renewals",
-    ),
-    "grab above normal": (
-        {"--min-grab-ms": "400"},
-        "min_grab_ms: expected less than normal_lease_ms 300, got 400: a partition would still be",
-    ),
-    "delay above grab": ({"--held-delay-ms": "100"}, "lease times: held_delay_ms: expected less"),
-    "shutdown above lease": ({"--max-shutdown-ms": "1500"}, "max_shutdown_ms: expected less than"),
-    "a time of nothing": ({"--min-grab-ms": "0"}, "--min-grab-ms"),
-    "no partitions": ({"--partitions": "0"}, "partitions: expected at least 1, got 0"),
-    "partitions in words": ({"--partitions": "many"}, "--partitions"),
-    "no such module": ({"--handler": "python:nowhere:f"}, "--handler: cannot import 'nowhere'"),
-    "no such function": ({"--handler": "python:handlers_here:g"}, "expected a function 'g'"),
-    "no function": ({"--handler": "python:handlers_here:NO_FUNCTION"}, "expected a function"),
-    "other arguments": (
-        {"--handler": "python:handlers_here:takes_two"},
-        "FUNCTION(partition, epoch, stop_event)",
-    ),
-    "no python": ({"--handler": "works"}, "--handler: expected python:MODULE:FUNCTION"),
-    "no url": ({"--redis": "localhost:6379"}, "redis: url: expected redis://"),
-    "no id": ({"--node": "a|b"}, "node: expected 1 to 63 of"),
-    "no group": ({"--group": "{g}"}, "group: expected 1 to 63 of"),
-    "no rule": ({"--rule": "fair"}, "--rule"),
-    "waits by loads": (
-        {"--rule": "blog", "--balance": "load"},
-        "balance: expected count with the blog's rule",
-    ),
-    "no key": (
-        {"--tls-cert": "a.crt"},
-        "--tls-key: expected a file (or SPILLOVER_TLS_KEY) along with --tls-cert",
-    ),
-    "no address": ({"--bind": "here"}, "--bind: expected HOST:PORT"),
+    f"{SHORT} --normal-lease-ms 0.1 --max-lease-ms 0.4": "normal_lease_ms: expected at least 10, ",
+    f"{SHORT} --normal-lease-ms 10 --max-lease-ms 40": "max_lease_ms: expected at least 50, got 40",
+    "--max-lease-ms 500": "lease times: max_lease_ms: expected at least three renewals",
+    "--min-grab-ms 400": "min_grab_ms: expected less than normal_lease_ms 300, got 400: a",
+    "--held-delay-ms 100": "lease times: held_delay_ms: expected less",
+    "--max-shutdown-ms 1500": "max_shutdown_ms: expected less than",
+    "--min-grab-ms 0": "--min-grab-ms",
+    "--partitions 0": "partitions: expected at least 1, got 0",
+    "--handler python:nowhere:f": "--handler: cannot import 'nowhere'",
+    "--handler python:handlers_here:g": "expected a function 'g'",
+    "--handler python:handlers_here:NO_FUNCTION": "expected a function",
+    "--handler python:handlers_here:takes_two": "FUNCTION(partition, epoch, stop_event)",
+    "--handler works": "--handler: expected python:MODULE:FUNCTION",
+    "--redis localhost:6379": "redis: url: expected redis://",
+    "--node a|b": "node: expected 1 to 63 of",
+    "--group {g}": "group: expected 1 to 63 of",
+    "--rule fair": "--rule",
+    "--rule blog --balance load": "balance: expected count with the blog's rule",
+    "--tls-cert a.crt": "--tls-key: expected a file (or SPILLOVER_TLS_KEY) along with --tls-cert",
+    "--bind here": "--bind: expected HOST:PORT",
 }
 
 
-ONE_AFTER_THE_OTHER = """
-import contextlib, io, json, sys
-from spillover.cli import main
-for arguments in json.load(sys.stdin):
-    with contextlib.redirect_stderr(io.StringIO()) as errors:
-        status = main(["lease", "run", *arguments])
-    print(json.dumps([status, errors.getvalue()]))
-"""
-
-
-@pytest.fixture(scope="module")
-def refusals(tmp_path_factory):
-    """What is told of each bad input, by one process: status and lines of stderr."""
-    directory = tmp_path_factory.mktemp("bad")
-    (directory / "handlers_here.py").write_text(HANDLERS, encoding="utf-8")
+@pytest.mark.parametrize("options", BAD_INPUT)
+def test_bad_options(options, refused, tmp_path, monkeypatch):
+    (tmp_path / "handlers_here.py").write_text(HANDLERS, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "handlers_here", raising=False)
     usual = {"--redis": "redis://127.0.0.1:1/0", "--group": "g", **OPTIONS}
-    asked = [
-        [word for pair in {**usual, **given}.items() for word in pair]
-        for given, _ in BAD_INPUT.values()
-    ]
-    done = subprocess.run(
-        [sys.executable, "-c", ONE_AFTER_THE_OTHER],
-        input=json.dumps(asked), capture_output=True, text=True, check=True, cwd=directory,
-        timeout=LIMIT_S,
-    )  # fmt: skip
-    return dict(zip(BAD_INPUT, map(json.loads, done.stdout.splitlines()), strict=True))
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_options(refusals, case):
-    """One line that says what was expected, and status 2."""
-    status, errors = refusals[case]
-    assert status == 2
-    (line,) = errors.splitlines()
-    assert line.startswith("spillover: ")
-    assert BAD_INPUT[case][1] in line
+    words = [word for pair in usual.items() for word in pair]
+    assert BAD_INPUT[options] in refused("lease", "run", *words, *options.split())
 
 
 def test_a_port_in_use(lease_run):
     """Said before anything else is begun."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = f"127.0.0.1:{taken.getsockname()[1]}"
-        told = refused(lease_run({"--bind": place}))
+        told = refusal_of(lease_run({"--bind": place}))
     assert f"--bind: expected an address that can be bound, got {place}" in told
 
 
@@ -342,7 +291,7 @@ def test_a_redis_that_is_read_only(lease_run, redis_server, redis_servers, tmp_p
         url = a.line("serving")["url"]
         a.line("acquired", PARTITIONS)
         server.follow(redis_server.port)
-        told = refused(lease_run({"--redis": server.url, "--node": "b"}))
+        told = refusal_of(lease_run({"--redis": server.url, "--node": "b"}))
         assert "is read-only" in told
         assert "--redis: " in told
         assert is_read_only(a.line("redis_down"))
