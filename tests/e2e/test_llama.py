@@ -16,7 +16,7 @@ from support.ports import free_port, free_ports, free_row
 service_of = real_services.service_of
 
 AT_ONCE = 8
-CHATS = 160
+CHATS = 40
 
 SITES = """\
 clusters:

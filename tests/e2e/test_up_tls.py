@@ -117,19 +117,3 @@ def test_a_cluster_that_is_added_gets_a_certificate(bed, urls, ca_file, tmp_path
         return [one["alive"] for one in told.get("neighbors", [])] == [True]
 
     until(hears_all)
-
-
-@pytest.mark.parametrize(
-    ("lines", "options", "words"),
-    [
-        ("url: 'http://127.0.0.1:1'", ["--tls"], "url: expected https:// or none with --tls"),
-        ("url: 'https://127.0.0.1:1'", [], "url: expected http:// or none without --tls"),
-        ("peer_url: 'http://127.0.0.1:1'", ["--tls"], "peer_url: expected https:// or none"),
-    ],
-)
-def test_urls_that_contradict_the_option(lines, options, words, tmp_path, capsys):
-    """Told before anything is started."""
-    file = tmp_path / "sites.yaml"
-    file.write_text(f"name: sites\nclusters: [{{id: a, servers: 1, {lines}}}]\n")
-    assert main(["up", str(file), *options]) == 2
-    assert f"sites.yaml: clusters[0].{words}" in capsys.readouterr().err

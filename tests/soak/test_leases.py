@@ -12,7 +12,6 @@ import os
 import signal
 import time
 from collections import Counter
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -26,10 +25,6 @@ NODES, PARTITIONS = "abcdef", 21
 LEASE_S = lease_members.TIMES.max_lease_ms / 1000.0
 LIMIT_S = 40.0
 OPTIONS = ("--max-progress-ms", "1000", *lease_members.QUIET)
-
-CROWD = 100
-MEMBER_BYTES = 80 * 2**20
-"""With the process that renews for it."""
 
 
 class Faults:
@@ -120,30 +115,5 @@ def test_faults_drawn_at_random(handler, soak_s, redis_server, tmp_path):
                 await group.until_served(since_s=now_s(), limit_s=LIMIT_S)
                 worst_s = max(worst_s, now_s() - healed_s)
         print(f"  {dict(faults.counts)}; even again after {worst_s:.1f} s at most")  # noqa: T201
-
-    asyncio.run(main())
-
-
-@pytest.mark.timeout(0)
-def test_a_hundred_processes(require, redis_server, tmp_path):
-    """As in the end-to-end tests, but each member a process of its own, as users run them."""
-    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    require(available > CROWD * MEMBER_BYTES, f"{CROWD * MEMBER_BYTES >> 20} MB of memory")
-    times = replace(lease_members.TIMES, normal_lease_ms=4000, max_lease_ms=16_000)
-
-    async def main():
-        group = lease_members.Group(
-            directory=tmp_path, url=redis_server.url, partitions=2 * CROWD, times=times, pace_s=2.0
-        )
-        async with group:
-            began_s = now_s()
-            group.spawn(*(f"n{number}" for number in range(CROWD)))
-            await group.until_even(300.0)
-            print(f"\na hundred processes are even {now_s() - began_s:.0f} s after their start")  # noqa: T201
-            await group.until_served(since_s=now_s(), limit_s=60.0)
-            statuses = await asyncio.to_thread(group.close, 60.0)
-        assert set(statuses.values()) == {0}
-        wrongs = lease_reckoning.wrongs_of(group)
-        assert not wrongs, wrongs[:10]
 
     asyncio.run(main())
