@@ -101,7 +101,6 @@ def test_bad_input_of_a_node(options, complaint, refused):
 
 
 def test_a_node_whose_port_is_in_use(tmp_path, refused):
-    """The option and the address are named, and the reason."""
     file = tmp_path / "one.yaml"
     node = ("node", "--topology", file, "--cluster", "a")
     with socket.create_server(("127.0.0.1", 0)) as other:

@@ -27,7 +27,6 @@ def file(tmp_path):
 
 
 def test_the_object(file, told):
-    """All fields of the object, and nothing else."""
     status, out, err = told("exact", "tokens", "--json", "--pool", file)
     assert (status, out.count("\n"), err) == (0, 1, "")
     assert json.loads(out) == {
@@ -61,6 +60,5 @@ def test_bad_options(options, complaint, refused):
     ],
 )
 def test_bad_pools(old, new, complaint, file, refused):
-    """The file is named, the field, and what was expected."""
     file.write_text(POOL.replace(old, new), encoding="utf-8")
     assert refused("exact", "tokens", "--pool", file).startswith(f"{file}: {complaint}")

@@ -204,7 +204,6 @@ async def be_refused(federation):
 
 
 def test_a_story_is_told_in_its_order(running, nodes, told, monkeypatch):
-    """What led to a decision comes before it."""
     monkeypatch.setenv("COLUMNS", "120")
     with running(nodes.topology_of("a", "b")) as run:
         name = run.ask(be_refused)
@@ -227,7 +226,6 @@ def test_nobody_there(words, free_url, told):
     ],
 )
 def test_why_a_token_was_granted(ground, words):
-    """By the rule that it was granted by."""
     grant = {
         "token": 7,
         "class": "A",

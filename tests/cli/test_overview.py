@@ -41,7 +41,6 @@ def not_installed(name):
 
 
 def test_help_names_every_command(capsys):
-    """With what each does, in one line."""
     said = " ".join(ask(capsys, "--help").split())
     for name, command in COMMANDS.items():
         assert f"{name} {command.summary}" in said

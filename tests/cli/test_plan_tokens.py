@@ -81,7 +81,6 @@ def test_bad_options(options, complaint, require, refused):
 
 
 def test_a_pool_too_large(file, refused):
-    """The file is named, and what to do instead."""
     ids = range(12)
     servers = [f"{{id: s{k}, rate: 1}}" for k in ids]
     classes = [f"{{id: c{k}, servers: [s{k}, s{(k + 1) % 12}], tokens: 6}}" for k in ids]

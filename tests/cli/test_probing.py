@@ -71,7 +71,6 @@ def test_exact_gives_the_figures_of_the_contract(found):
 
 @pytest.mark.parametrize("model", ["exact", "sim"])
 def test_what_makes_no_sense_gets_one_line(model, refused):
-    """Whichever of the two it is."""
     said = refused(*line(model, max_hops="0"))
     assert said.startswith("--max-hops: expected a whole number of 1 to 1000000, got 0")
 

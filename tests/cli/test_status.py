@@ -51,7 +51,6 @@ OTHERS = [
 
 
 def test_somebody_else(told):
-    """What is no federation is taken for no node."""
     said = b""
     with answering(lambda _: said) as url:
         for said in OTHERS:  # noqa: B007 - it is what the server says
@@ -133,7 +132,6 @@ def test_what_fails_is_shown_where_it_is_told(rows_of):
 
 
 def test_what_a_cluster_says_of_its_configuration_and_its_nodes(rows_of):
-    """At the cluster that it is about."""
     told = {"version": 4, "by": "b", "superseded": None, "removed": False}
     clusters = {
         "a": state_of("a", configuration=told | {"superseded": 4}),

@@ -220,16 +220,6 @@ def test_what_is_to_be_added_has_to_be_said(topology, made, complaint):
     )
 
 
-def test_a_cluster_that_is_not_there_is_refused_with_those_that_are(topology, made, complaint):
-    named = ("--topology", topology, "--cluster", "pariss")
-    for words in (("check", made, *named), ("add", "--out", made, *named)):
-        told = complaint(*words)
-        assert "--cluster: expected one of paris, tokyo, got 'pariss'" in told
-        assert "did you mean" in told
-    told = complaint("renew", "--out", made, "--cluster", "oslo")
-    assert "--cluster: expected one of paris, tokyo, got 'oslo'" in told
-
-
 def test_people_are_told_what_was_made_and_who_gets_it(made, capsys):
     """And how long it holds: a certificate for the days asked for, a CA for ten years."""
     began = datetime.now(UTC)
@@ -402,7 +392,6 @@ def test_the_name_must_be_that_of_the_directory(topology, made, problems):
 
 
 def test_certificates_that_have_ended_or_not_begun(topology, made, monkeypatch, problems):
-    """By the clock of who checks."""
     moments = {"it has ended": timedelta(days=91), "or a clock that is right": timedelta(days=-1)}
     for words, later in moments.items():
         moment = datetime.now(UTC) + later
@@ -416,22 +405,11 @@ def test_certificates_that_have_ended_or_not_begun(topology, made, monkeypatch, 
         assert words in problems(made)[str(made / "paris/tls.crt")]
 
 
-@pytest.mark.parametrize(
-    ("lines", "words"),
-    [
-        ("clusters: [{id: a, servers: 1}]", "name: expected a name: certificates hold for"),
-        ("name: two sites\nclusters: [{id: a, servers: 1}]", "name: expected a name of A-Z"),
-        ("name: x\nclusters: [{id: a., servers: 1}]", "clusters[0].id: expected an id that can"),
-        (
-            "name: x\nclusters: [{id: a, servers: 1}, {id: A, servers: 1}]",
-            "clusters[1].id: expected ids that differ in more than case",
-        ),
-    ],
-)
-def test_topologies_that_can_have_none(lines, words, topology, tmp_path, complaint):
-    topology.write_text(lines)
+def test_topologies_that_can_have_none(topology, tmp_path, complaint):
+    topology.write_text("clusters: [{id: a, servers: 1}]")
     out = tmp_path / "out"
-    assert words in complaint("init", "--topology", topology, "--out", out)
+    said = complaint("init", "--topology", topology, "--out", out)
+    assert "name: expected a name: certificates hold for" in said
     assert not out.exists()
 
 

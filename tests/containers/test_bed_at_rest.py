@@ -60,7 +60,6 @@ def test_only_the_public_side_is_published_and_only_on_loopback(beds, bed):
 
 
 def test_the_image_is_light_and_not_root(beds, bed):
-    """Its layers above the base image."""
     run = ("docker", "run", "--rm", "--read-only", "--network", "none")
     assert beds.sh(*run, "--entrypoint", "id", beds.IMAGE, "-u").strip() == "10001"
     lines = beds.sh("docker", "history", "--human=false", "--format", "{{.Size}}", beds.IMAGE)
@@ -74,7 +73,6 @@ def test_the_image_is_light_and_not_root(beds, bed):
 
 
 def test_prometheus_sees_every_node(beds, bed):
-    """Through the network of each site."""
     url = f"{bed.prometheus_url}/api/v1/query?query=up%7Bjob%3D%22spillover%22%7D%3D%3D1"
 
     def nodes_up():

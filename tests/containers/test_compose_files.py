@@ -134,7 +134,6 @@ def test_no_compose(tools):
 
 
 def test_a_port_that_is_in_use(engine):
-    """It says which, and which variable changes it."""
     name = f"spillover-test-{uuid.uuid4().hex[:8]}"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -147,7 +146,6 @@ def test_a_port_that_is_in_use(engine):
 
 
 def test_an_image_that_cannot_be_had(engine, tmp_path):
-    """It says how to do without."""
     for name in ("testbed.sh", "compose.yaml"):
         shutil.copy(DEPLOY / name, tmp_path / name)
     compose = tmp_path / "compose.yaml"

@@ -59,7 +59,6 @@ BAD = {
 
 @pytest.mark.parametrize("options", BAD)
 def test_bad_input_is_told_in_one_line(options, capsys, monkeypatch, tmp_path):
-    """Exit status 2, before anything is started."""
     monkeypatch.chdir(tmp_path)
     assert main(["lease", "demo", *options.split()]) == 2
     said = capsys.readouterr()

@@ -76,8 +76,6 @@ def test_operators_believe_it_too(urls, ca_file, monkeypatch, capsys):
 
 
 def test_a_hangup_has_new_certificates_shown(bed, urls, ca_file):
-    """Those of all nodes, which go on."""
-
     def shown():
         return [ssl.get_server_certificate(("127.0.0.1", port)) for port in ports]
 
@@ -98,7 +96,6 @@ def test_keys_are_the_owners_alone(bed, ca_file):
 
 
 def test_a_cluster_that_is_added_gets_a_certificate(bed, urls, ca_file, tmp_path, capsys):
-    """It is believed by those who were there."""
     ca = ("--ca-file", ca_file)
     assert main(["config", "get", urls["a"], *ca]) == 0
     port = int(urls["b"].rpartition(":")[2]) + 1

@@ -222,7 +222,6 @@ def test_what_happens_to_unlike_servers_is_read(tmp_path):
     ],
 )
 def test_bad_entries_get_one_line(tmp_path, entry, expected, topology):
-    """It names the file, the entry and the field."""
     entry = entry if "at_s" in entry else f"at_s: 1, {entry}"
     with pytest.raises(InputError) as raised:
         read(tmp_path, f"faults: [{{{entry}}}]\n", topology)
@@ -231,14 +230,12 @@ def test_bad_entries_get_one_line(tmp_path, entry, expected, topology):
 
 
 def test_no_faults_are_no_trouble(tmp_path):
-    """An empty list is a schedule of nothing."""
     schedule = read(tmp_path, "faults: []\n")
     assert (len(schedule), schedule.last_s) == (0, 0.0)
 
 
 @pytest.mark.parametrize(("text", "expected"), BAD_FILES)
 def test_bad_files_get_one_line(tmp_path, text, expected):
-    """It names the file, and the line where there is one."""
     with pytest.raises(InputError) as raised:
         read(tmp_path, text)
     assert str(raised.value).startswith(f"{tmp_path / 'f.yaml'}: {expected}")
@@ -247,7 +244,6 @@ def test_bad_files_get_one_line(tmp_path, text, expected):
 
 @pytest.mark.slow
 def test_files_that_cannot_be_read(tmp_path):
-    """Missing, a directory, not text, or too many."""
     for name, content, expected in [
         ("missing", None, "expected a YAML file of faults or random:SEED, found no such file"),
         ("", None, "expected a file, got a directory"),
@@ -264,7 +260,6 @@ def test_files_that_cannot_be_read(tmp_path):
 
 @given(st.text(max_size=80))
 def test_no_text_makes_it_raise_anything_else(tmp_path_factory, text):
-    """Whatever is in the file."""
     path = tmp_path_factory.mktemp("faults") / "f.yaml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     try:
@@ -275,7 +270,6 @@ def test_no_text_makes_it_raise_anything_else(tmp_path_factory, text):
 
 @pytest.mark.parametrize("name", ["random:", "random:x", "random:-1", "random:²"])
 def test_random_schedules_need_a_seed(name):
-    """A whole number."""
     expected = f"{name}: expected random:SEED with a whole number as the seed"
     with pytest.raises(InputError, match=expected):
         load_faults(name, RING5, 1.0)
@@ -322,7 +316,6 @@ def test_random_schedules_of_unlike_servers_fit_and_heal():
 
 
 def test_random_schedules_of_one_cluster_alone():
-    """Without links, only clusters have trouble."""
     alone = load_topology("ring5")
     alone = type(alone)(name="alone", clusters=alone.clusters[:1])
     for seed in range(50):
@@ -331,7 +324,6 @@ def test_random_schedules_of_one_cluster_alone():
 
 
 def test_a_schedule_made_by_hand_is_checked_against_its_topology():
-    """As the simulator does before it runs one."""
     schedule = FaultSchedule("mine", (ClusterFault(at_s=1.0, action="crash", cluster="q"),))
     with pytest.raises(InputError, match=r"mine: faults\[0\].cluster: expected a cluster id"):
         schedule.check(RING5)

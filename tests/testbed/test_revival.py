@@ -8,7 +8,6 @@ from spillover.testbed.revival import DELAYS_S, WELL_AFTER_S, Revival
 
 
 def test_each_start_waits_longer_and_one_is_the_last():
-    """So that nothing runs hot, and an end comes."""
     dying = Revival()
     waits = [dying.delay_s(0.5) for _ in range(len(DELAYS_S) + 2)]
     assert waits == [*DELAYS_S, None, None]
@@ -16,7 +15,6 @@ def test_each_start_waits_longer_and_one_is_the_last():
 
 
 def test_who_was_well_begins_anew():
-    """As does who is asked for."""
     dying = Revival()
     assert [dying.delay_s(1.0), dying.delay_s(1.0)] == [*DELAYS_S[:2]]
     assert dying.delay_s(WELL_AFTER_S) == DELAYS_S[0]

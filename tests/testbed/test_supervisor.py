@@ -103,7 +103,6 @@ def test_nodes_are_waited_for_until_they_hear_each_other(scripted):
 
 
 def test_who_is_not_ready_in_time_is_named(scripted, monkeypatch):
-    """And nobody else."""
     late = "b"
     monkeypatch.setattr(supervisor, "READY_WITHIN_S", 0.3)
     scripted.say(late, "state", {"cluster": late, "draining": True, "neighbors": []})
