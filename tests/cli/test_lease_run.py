@@ -205,20 +205,26 @@ BAD_INPUT = {
 }
 
 
-@pytest.mark.parametrize("options", BAD_INPUT)
-def test_bad_options(options, refused, tmp_path, monkeypatch):
+@pytest.fixture
+def refused_run(refused, tmp_path, monkeypatch):
+    """The line that is said in this process before anything is begun."""
     (tmp_path / "handlers_here.py").write_text(HANDLERS, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "handlers_here", raising=False)
     usual = {"--redis": "redis://127.0.0.1:1/0", "--group": "g", **OPTIONS}
     words = [word for pair in usual.items() for word in pair]
-    assert BAD_INPUT[options] in refused("lease", "run", *words, *options.split())
+    return lambda *more: refused("lease", "run", *words, *more)
 
 
-def test_a_port_in_use(lease_run):
+@pytest.mark.parametrize("options", BAD_INPUT)
+def test_bad_options(options, refused_run):
+    assert BAD_INPUT[options] in refused_run(*options.split())
+
+
+def test_a_port_in_use(refused_run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = f"127.0.0.1:{taken.getsockname()[1]}"
-        told = lease_run({"--bind": place}).refusal()
+        told = refused_run("--bind", place)
     assert f"--bind: expected an address that can be bound, got {place}" in told
 
 
