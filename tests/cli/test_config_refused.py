@@ -14,6 +14,7 @@ import pytest
 
 from spillover.commandline.output import take_all_characters
 from spillover.inputs.topology_file import dump_topology
+from support.waiting import slack
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_a_change_is_taken_back(running, nodes, tmp_path, refused, told):
         file.write_text("clusters: [{id: a, servers: 1, service_ms: 10}]\n" + OF_THIS_FEDERATION)
         assert "cluster a has no link any more" in told("config", "diff", url, file)[2]
         with httpx.Client() as client, ThreadPoolExecutor() as pool:
-            work = {"payload": {"service_ms": 1500}}
+            work = {"payload": {"service_ms": 1500 * slack()}}
             asked = pool.submit(client.post, f"{run.urls['b']}/requests", json=work)
             until_busy(client, run.urls["b"])
             status, _, err = told("config", "set", url, file, "--if-version", "3")
