@@ -339,7 +339,7 @@ def test_a_handler_on_this_machine_is_another_in_a_container(tmp_path, capsys):
         assert f"{place}.handler: {host} is the container itself there" in told
     assert "clusters[1]" not in told
     assert "clusters[3].servers[2]" not in told
-    node = services_in(tmp_path / "compose.yaml")["node-d"]
+    node = services_in(tmp_path / "compose.yaml")["node-a"]
     assert node["build"]["args"] == {"EXTRAS": "leases dask"}
 
 
