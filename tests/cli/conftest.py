@@ -1,4 +1,4 @@
-"""Nodes that run while a command is carried out in the same process: in a thread of their own."""
+"""Commands in this process, and nodes that run meanwhile: in a thread of their own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 import uvloop
+
+from spillover.cli import main
 
 WITHIN_S = 60.0
 
@@ -70,3 +72,32 @@ def free_url():
     """Where nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.fixture
+def told(capsys, monkeypatch):
+    """`told(*words)`: exit status, stdout and stderr of a command, with no API token to show."""
+    monkeypatch.delenv("SPILLOVER_TOKEN", raising=False)
+
+    def run(*words):
+        capsys.readouterr()
+        try:
+            status = main([str(word) for word in words])
+        except SystemExit as ended:
+            status = ended.code
+        return (status, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def refused(told):
+    """`refused(*words)`: the one line that a command says in place of doing anything."""
+
+    def run(*words, status=2):
+        found, out, err = told(*words)
+        assert (found, out, err.count("\n"), err[-1:]) == (status, "", 1, "\n"), err
+        assert err.startswith("spillover: ")
+        return err.removeprefix("spillover: ")
+
+    return run

@@ -57,10 +57,7 @@ def test_an_answer_has_all_that_commands_go_by(is_answer, answer, changes):
     for name in answer:
         rest = {key: value for key, value in answer.items() if key != name}
         # Older nodes have no story.
-        needed = (is_answer, name) != (
-            node_answers.is_explanation,
-            "story",
-        )
+        needed = (is_answer, name) != (node_answers.is_explanation, "story")
         assert is_answer(rest) is not needed, name
 
 
@@ -68,6 +65,3 @@ def test_a_refusal_of_the_path_is_no_nodes():
     for reason in ("not_found", "method_not_allowed"):
         assert says_no_such_path(ProblemAnswered(reason, ""))
     assert not says_no_such_path(ProblemAnswered("unauthorized", ""))
-
-
-# --- how it is shown -----------------------------------------------------------------------------

@@ -12,17 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from spillover.cli import main
 from spillover.commandline.output import take_all_characters
 from spillover.inputs.topology_file import dump_topology
-
-
-def complaint(capsys, *arguments, status):
-    capsys.readouterr()
-    assert main([str(one) for one in arguments]) == status
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    return err
+from support.waiting import slack
 
 
 @pytest.mark.parametrize(
@@ -33,7 +25,7 @@ def complaint(capsys, *arguments, status):
         ("gossip_period_ms: 50", "gossip_period_ms: 99", "gossip_period_ms: "),
     ],
 )
-def test_a_file_that_is_not_for_this_node(running, nodes, tmp_path, capsys, before, after, words):
+def test_a_file_that_is_not_for_this_node(running, nodes, tmp_path, refused, before, after, words):
     topology = nodes.topology_of("a")
     text = dump_topology(topology)
     for name, value in (("name", "plain"), ("gossip_period_ms", "50")):
@@ -46,11 +38,11 @@ def test_a_file_that_is_not_for_this_node(running, nodes, tmp_path, capsys, befo
     file = tmp_path / "wrong.yaml"
     file.write_text(text.replace(before, after))
     with running(topology) as run:
-        said = complaint(capsys, "config", "set", run.urls["a"], file, status=2)
-    assert said.startswith(f"spillover: {file}: {words.replace('plain', topology.name)}")
+        said = refused("config", "set", run.urls["a"], file)
+    assert said.startswith(f"{file}: {words.replace('plain', topology.name)}")
 
 
-def test_what_a_file_need_not_say_again_is_no_difference(running, nodes, tmp_path, capsys):
+def test_what_a_file_need_not_say_again_is_no_difference(running, nodes, tmp_path, told):
     """Urls and how much a node holds are the node's own; a change is told beside nothing else."""
     topology = nodes.topology_of("a")
     file = tmp_path / "same.yaml"
@@ -65,11 +57,9 @@ def test_what_a_file_need_not_say_again_is_no_difference(running, nodes, tmp_pat
             (text.replace("queue_limit: ", "queue_limit: 1"), None),
         ):
             file.write_text(written)
-            capsys.readouterr()
-            assert main(["config", "diff", run.urls["a"], str(file)]) == 0
-            told = capsys.readouterr().out
-            assert told.count("\n") == 1
-            assert (told == said) if said else ("queue_limit" in told)
+            status, out, _ = told("config", "diff", run.urls["a"], file)
+            assert (status, out.count("\n")) == (0, 1)
+            assert (out == said) if said else ("queue_limit" in out)
 
 
 OF_THIS_FEDERATION = "name: test\ngossip_period_ms: 20\npolicy: two-choice\n"
@@ -82,46 +72,43 @@ def until_busy(client, url):
         assert time.monotonic() < end_s
 
 
-def test_a_change_is_taken_back(running, nodes, tmp_path, capsys):
+def test_a_change_is_taken_back(running, nodes, tmp_path, refused, told):
     """What is seldom meant is told, and done. The history says what counted and what it changed."""
     topology = nodes.topology_of("a", "b")
     file = tmp_path / "next.yaml"
     with running(topology) as run:
         url = run.urls["a"]
-        assert "has known no earlier one" in complaint(
-            capsys, "config", "set", url, "--rollback", status=1
-        )
+        assert "has known no earlier one" in refused("config", "set", url, "--rollback", status=1)
         file.write_text(dump_topology(topology).replace("servers: 1", "servers: 20"))
-        assert main(["config", "set", url, str(file)]) == 0
-        warned = capsys.readouterr().err
-        assert "unusual: cluster b servers: 1 to 20 (20 times as large)" in warned
-        conflict = complaint(capsys, "config", "set", url, file, status=1)
+        status, _, err = told("config", "set", url, file)
+        assert status == 0
+        assert "unusual: cluster b servers: 1 to 20 (20 times as large)" in err
+        conflict = refused("config", "set", url, file, status=1)
         assert "version_conflict" in conflict
         assert "--if-version" in conflict
-        assert main(["config", "set", url, "--rollback"]) == 0
-        assert "version 2 is taken, as version 0 was" in capsys.readouterr().out
-        assert main(["config", "set", url, "--rollback", "1"]) == 0
-        capsys.readouterr()
-        assert main(["config", "history", url]) == 0
-        told = capsys.readouterr().out.splitlines()
-        heads = [line.split(",")[0] for line in told if not line.startswith(" ")]
+        status, out, _ = told("config", "set", url, "--rollback")
+        assert (status, "version 2 is taken, as version 0 was" in out) == (0, True)
+        assert told("config", "set", url, "--rollback", "1")[0] == 0
+        lines = told("config", "history", url)[1].splitlines()
+        heads = [line.split(",")[0] for line in lines if not line.startswith(" ")]
         assert heads == ["version 3 of a", "version 2 of a", "version 1 of a", "version 0"]
-        assert told[1].startswith("  ~ cluster ")
+        assert lines[1].startswith("  ~ cluster ")
         file.write_text("clusters: [{id: a, servers: 1, service_ms: 10}]\n" + OF_THIS_FEDERATION)
-        assert main(["config", "diff", url, str(file)]) == 0
-        assert "cluster a has no link any more" in capsys.readouterr().err
-        with httpx.Client() as client, ThreadPoolExecutor() as pool:
-            work = {"payload": {"service_ms": 1500}}
+        assert "cluster a has no link any more" in told("config", "diff", url, file)[2]
+        with httpx.Client(timeout=60.0) as client, ThreadPoolExecutor() as pool:
+            work = {"payload": {"service_ms": 1500 * slack()}}
             asked = pool.submit(client.post, f"{run.urls['b']}/requests", json=work)
             until_busy(client, run.urls["b"])
-            assert main(["config", "set", url, str(file), "--if-version", "3"]) == 0
-            assert "cluster b is removed, and has work: 1 running" in capsys.readouterr().err
+            status, _, err = told("config", "set", url, file, "--if-version", "3")
+            assert status == 0
+            assert "cluster b is removed, and has work: 1 running" in err
             assert asked.result().status_code == 200
 
 
-def test_a_file_or_an_earlier_one(capsys):
-    at = ("config", "set", "http://127.0.0.1:1", "ring5", "--rollback")
-    assert "--rollback" in complaint(capsys, *at, status=2)
+def test_an_earlier_version_is_one_there_was_and_stands_alone(refused):
+    at = ("config", "set", "http://127.0.0.1:1", "ring5")
+    assert "--rollback" in refused(*at, "--rollback")
+    assert "--if-version: expected a whole number from 0" in refused(*at, "--if-version", -1)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
@@ -137,17 +124,10 @@ def test_what_is_printed_to_a_file_is_utf_8(monkeypatch, encoding):
         assert out.buffer.getvalue() == shown
 
 
-def test_versions_begin_at_0(capsys):
-    at = ("config", "set", "http://127.0.0.1:1", "ring5", "--if-version")
-    assert "--if-version: expected a whole number from 0" in complaint(capsys, *at, -1, status=2)
-
-
-def test_what_counts_is_told_as_one_object(running, nodes, capsys):
+def test_what_counts_is_told_as_one_object(running, nodes, told):
     """With the version that `set --if-version` asks for."""
     topology = nodes.topology_of("a")
     with running(topology) as run:
-        capsys.readouterr()
-        assert main(["config", "get", run.urls["a"], "--json"]) == 0
-        told = json.loads(capsys.readouterr().out)
-    assert told["version"] == 0
-    assert told["topology"].startswith(f"name: {topology.name}\n")
+        found = json.loads(told("config", "get", run.urls["a"], "--json")[1])
+    assert found["version"] == 0
+    assert found["topology"].startswith(f"name: {topology.name}\n")

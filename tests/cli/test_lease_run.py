@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import queue
 import re
 import signal
 import socket
-import subprocess
 import sys
-import threading
-import urllib.error
-import urllib.request
 from functools import partial
 
 import pytest
@@ -19,6 +14,7 @@ import pytest
 from spillover.inputs.api_tokens import dump_api_token, new_api_token
 from spillover.model.access import Role
 from support import waiting
+from support.commands import SPILLOVER, ask
 
 LIMIT_S = 60.0
 PARTITIONS = 4
@@ -54,122 +50,80 @@ NO_FUNCTION = 1
 """
 
 
-class Process:
-    """One member; its lines as they come."""
+class Member:
+    """A process, and its lines as they come."""
 
-    def __init__(self, directory, options):
-        command = [sys.executable, "-m", "spillover", "lease", "run"]
-        command += [word for pair in options.items() for word in pair if word is not None]
-        self._output, output = socket.socketpair()
-        with output:
-            self._process = subprocess.Popen(
-                command, cwd=directory, stdout=output, stderr=subprocess.PIPE, text=True
-            )
-        self._lines = queue.Queue()
-        self.errors = ""
-        self._readers = [
-            threading.Thread(target=self._read_lines), threading.Thread(target=self._read_errors)
-        ]  # fmt: skip
-        for reader in self._readers:
-            reader.start()
-
-    def _read_lines(self):
-        with self._output.makefile() as lines:
-            for line in lines:
-                self._lines.put(json.loads(line))
-
-    def _read_errors(self):
-        self.errors = self._process.stderr.read()
+    def __init__(self, running):
+        self.running, self._at = running, 0
 
     def line(self, event, count=1):
         """The next line of that event, or the last of so many."""
         for _ in range(count):
-            while (line := self._lines.get(timeout=LIMIT_S))["event"] != event:
-                continue
-        return line
+            found = until(lambda: self._next(event))
+        return found
 
-    def stop_listening(self):
-        self._output.shutdown(socket.SHUT_RDWR)
+    def _next(self, event):
+        *lines, _ = self.running.stdout.split("\n")
+        for at in range(self._at, len(lines)):
+            line = json.loads(lines[at])
+            if line["event"] == event:
+                self._at = at + 1
+                return line
+        return None
 
     def signal(self, number):
-        self._process.send_signal(number)
+        self.running.process.send_signal(number)
 
     def end(self):
         """Its exit status."""
-        try:
-            status = self._process.wait(LIMIT_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise
-        for reader in self._readers:
-            reader.join(LIMIT_S)
-        return status
+        return self.running.process.wait(LIMIT_S)
 
-    def kill(self):
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait(LIMIT_S)
-        for reader in self._readers:
-            reader.join(LIMIT_S)
-        self._output.close()
-        self._process.stderr.close()
+    def refusal(self):
+        """The one line that it says which ends with status 2."""
+        assert self.end() == 2
+        assert "Traceback" not in self.running.stderr
+        said = self.running.stderr.splitlines()
+        (line,) = [one for one in said if one.startswith("spillover: ")]
+        return line
 
 
 @pytest.fixture
-def lease_run(redis_server, redis_servers, tmp_path):
+def lease_run(redis_server, redis_servers, start, tmp_path):
     """`lease_run({"--node": "a"})`: a process with these options beside those that it takes; None
     stands for one without a value."""
     (tmp_path / "handlers_here.py").write_text(HANDLERS, encoding="utf-8")
     group = redis_servers.new_name()
-    started = []
 
-    def start(given=None):
+    def begin(given=None):
         options = {"--redis": redis_server.url, "--group": group, "--seed": "1", **OPTIONS}
-        process = Process(tmp_path, {**options, **(given or {})})
-        started.append(process)
-        return process
+        pairs = (options | (given or {})).items()
+        words = [word for pair in pairs for word in pair if word is not None]
+        return Member(start(*SPILLOVER, "lease", "run", *words))
 
-    yield start
-    for process in started:
-        process.kill()
-
-
-def call(url, method="GET", **headers):
-    """(status, body)"""
-    request = urllib.request.Request(url, method=method, headers=headers)  # noqa: S310 - our own
-    with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:  # noqa: S310
-        return answer.status, json.loads(answer.read())
+    return begin
 
 
 def get(url):
-    return call(url)[1]
+    return ask(url)[1]
 
 
 until = partial(waiting.until, limit_s=LIMIT_S)
 
 
-def refused(process):
-    """The one line that a process says which ends with status 2."""
-    assert process.end() == 2
-    (line,) = [one for one in process.errors.splitlines() if one.startswith("spillover: ")]
-    assert "Traceback" not in process.errors
-    return line
-
-
 def test_with_api_tokens_the_service_asks_for_one(lease_run, tmp_path):
     """And a file that holds none is bad input, before the member joins."""
-    assert "tokens.yaml: expected a YAML file of API tokens" in refused(
-        lease_run({"--tokens": "tokens.yaml"})
+    assert (
+        "tokens.yaml: expected a YAML file of API tokens"
+        in lease_run({"--tokens": "tokens.yaml"}).refusal()
     )
     made = new_api_token("reader", "secret", "", [Role.READ])
     (tmp_path / "tokens.yaml").write_text(dump_api_token(made), encoding="utf-8")
     a = lease_run({"--tokens": "tokens.yaml"})
-    url = a._lines.get(timeout=LIMIT_S)["url"]
-    with pytest.raises(urllib.error.HTTPError, match="401"):
-        call(f"{url}/state")
-    assert call(f"{url}/state", authorization="Bearer secret")[0] == 200
+    url, shown = a.line("serving")["url"], {"authorization": "Bearer secret"}
+    assert ask(f"{url}/state")[0] == 401
+    assert ask(f"{url}/state", None, shown)[0] == 200
     a.signal(signal.SIGHUP)  # read again, and goes on
-    assert call(f"{url}/state", authorization="Bearer secret")[0] == 200
+    assert ask(f"{url}/state", None, shown)[0] == 200
     a.signal(signal.SIGTERM)
     assert a.end() == 0
 
@@ -178,8 +132,9 @@ def test_serving_first_then_draining(lease_run):
     """The first line tells where; a drain, by HTTP or by signal, ends it with status 0 after all
     has been released. Lines are JSON whether asked for or not."""
     a = lease_run({"--bind": "127.0.0.1:0", "--json": None})
-    serving = a._lines.get(timeout=LIMIT_S)
-    assert (serving["event"], serving["node"]) == ("serving", "a")
+    serving = a.line("serving")
+    assert serving["node"] == "a"
+    assert a.running.stdout.startswith('{"')
     # The keys that every line has, also where there is nothing to say.
     assert {"at_s": serving["at_s"], "partition": None, "epoch": None}.items() <= serving.items()
     challenged = a.line("challenged")
@@ -187,7 +142,7 @@ def test_serving_first_then_draining(lease_run):
     a.line("acquired", PARTITIONS)
     b = lease_run({"--node": "b"})
     until(lambda: [m["held"] for m in get(f"{serving['url']}/state")["members"]] == [2, 2])
-    assert call(f"{serving['url']}/admin/drain", "POST")[0] == 202
+    assert ask(f"{serving['url']}/admin/drain", {})[0] == 202
     a.line("released", PARTITIONS)
     assert a.end() == 0
     b.line("acquired", PARTITIONS)
@@ -195,8 +150,8 @@ def test_serving_first_then_draining(lease_run):
     b.signal(signal.SIGTERM)
     b.line("released", PARTITIONS)
     assert b.end() == 0
-    assert b.errors.count("SIGHUP changes nothing") == 1
-    assert b.errors.count("Traceback") == 0
+    assert b.running.stderr.count("SIGHUP changes nothing") == 1
+    assert b.running.stderr.count("Traceback") == 0
 
 
 @pytest.mark.parametrize("handler", ["stays", "blocks"])
@@ -225,97 +180,51 @@ def test_the_blogs_rule_as_a_process(lease_run):
     assert a.end() == 0
 
 
-SHORT = {"--max-shutdown-ms": "0.1", "--min-grab-ms": "0.05", "--held-delay-ms": "0.01"}
+SHORT = "--max-shutdown-ms 0.1 --min-grab-ms 0.05 --held-delay-ms 0.01"
 BAD_INPUT = {
-    "asked too often": (
-        {**SHORT, "--normal-lease-ms": "0.1", "--max-lease-ms": "0.4"},
-        "normal_lease_ms: expected at least 10, got 0.1: members would ask Redis faster than",
-    ),
-    "over at once": (
-        {**SHORT, "--normal-lease-ms": "10", "--max-lease-ms": "40"},
-        "max_lease_ms: expected at least 50, got 40: a lease would be over before its renewal",
-    ),
-    "three renewals": (
-        {"--max-lease-ms": "500"},
-        "lease times: max_lease_ms: expected at least three renewals",
-    ),
-    "grab above normal": (
-        {"--min-grab-ms": "400"},
-        "min_grab_ms: expected less than normal_lease_ms 300, got 400: a partition would still be",
-    ),
-    "delay above grab": ({"--held-delay-ms": "100"}, "lease times: held_delay_ms: expected less"),
-    "shutdown above lease": ({"--max-shutdown-ms": "1500"}, "max_shutdown_ms: expected less than"),
-    "a time of nothing": ({"--min-grab-ms": "0"}, "--min-grab-ms"),
-    "no partitions": ({"--partitions": "0"}, "partitions: expected at least 1, got 0"),
-    "partitions in words": ({"--partitions": "many"}, "--partitions"),
-    "no such module": ({"--handler": "python:nowhere:f"}, "--handler: cannot import 'nowhere'"),
-    "no such function": ({"--handler": "python:handlers_here:g"}, "expected a function 'g'"),
-    "no function": ({"--handler": "python:handlers_here:NO_FUNCTION"}, "expected a function"),
-    "other arguments": (
-        {"--handler": "python:handlers_here:takes_two"},
-        "FUNCTION(partition, epoch, stop_event)",
-    ),
-    "no python": ({"--handler": "works"}, "--handler: expected python:MODULE:FUNCTION"),
-    "no url": ({"--redis": "localhost:6379"}, "redis: url: expected redis://"),
-    "no id": ({"--node": "a|b"}, "node: expected 1 to 63 of"),
-    "no group": ({"--group": "{g}"}, "group: expected 1 to 63 of"),
-    "no rule": ({"--rule": "fair"}, "--rule"),
-    "waits by loads": (
-        {"--rule": "blog", "--balance": "load"},
-        "balance: expected count with the blog's rule",
-    ),
-    "no key": (
-        {"--tls-cert": "a.crt"},
-        "--tls-key: expected a file (or SPILLOVER_TLS_KEY) along with --tls-cert",
-    ),
-    "no address": ({"--bind": "here"}, "--bind: expected HOST:PORT"),
+    f"{SHORT} --normal-lease-ms 0.1 --max-lease-ms 0.4": "normal_lease_ms: expected at least 10, ",
+    f"{SHORT} --normal-lease-ms 10 --max-lease-ms 40": "max_lease_ms: expected at least 50, got 40",
+    "--max-lease-ms 500": "lease times: max_lease_ms: expected at least three renewals",
+    "--min-grab-ms 400": "min_grab_ms: expected less than normal_lease_ms 300, got 400: a",
+    "--held-delay-ms 100": "lease times: held_delay_ms: expected less",
+    "--max-shutdown-ms 1500": "max_shutdown_ms: expected less than",
+    "--min-grab-ms 0": "--min-grab-ms",
+    "--partitions 0": "partitions: expected at least 1, got 0",
+    "--handler python:nowhere:f": "--handler: cannot import 'nowhere'",
+    "--handler python:handlers_here:g": "expected a function 'g'",
+    "--handler python:handlers_here:NO_FUNCTION": "expected a function",
+    "--handler python:handlers_here:takes_two": "FUNCTION(partition, epoch, stop_event)",
+    "--handler works": "--handler: expected python:MODULE:FUNCTION",
+    "--redis localhost:6379": "redis: url: expected redis://",
+    "--node a|b": "node: expected 1 to 63 of",
+    "--group {g}": "group: expected 1 to 63 of",
+    "--rule fair": "--rule",
+    "--rule blog --balance load": "balance: expected count with the blog's rule",
+    "--tls-cert a.crt": "--tls-key: expected a file (or SPILLOVER_TLS_KEY) along with --tls-cert",
+    "--bind here": "--bind: expected HOST:PORT",
 }
 
 
-ONE_AFTER_THE_OTHER = """
-import contextlib, io, json, sys
-from spillover.cli import main
-for arguments in json.load(sys.stdin):
-    with contextlib.redirect_stderr(io.StringIO()) as errors:
-        status = main(["lease", "run", *arguments])
-    print(json.dumps([status, errors.getvalue()]))
-"""
-
-
-@pytest.fixture(scope="module")
-def refusals(tmp_path_factory):
-    """What is told of each bad input, by one process: status and lines of stderr."""
-    directory = tmp_path_factory.mktemp("bad")
-    (directory / "handlers_here.py").write_text(HANDLERS, encoding="utf-8")
+@pytest.fixture
+def refused_run(refused, tmp_path, monkeypatch):
+    """The line that is said in this process before anything is begun."""
+    (tmp_path / "handlers_here.py").write_text(HANDLERS, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "handlers_here", raising=False)
     usual = {"--redis": "redis://127.0.0.1:1/0", "--group": "g", **OPTIONS}
-    asked = [
-        [word for pair in {**usual, **given}.items() for word in pair]
-        for given, _ in BAD_INPUT.values()
-    ]
-    done = subprocess.run(
-        [sys.executable, "-c", ONE_AFTER_THE_OTHER],
-        input=json.dumps(asked), capture_output=True, text=True, check=True, cwd=directory,
-        timeout=LIMIT_S,
-    )  # fmt: skip
-    return dict(zip(BAD_INPUT, map(json.loads, done.stdout.splitlines()), strict=True))
+    words = [word for pair in usual.items() for word in pair]
+    return lambda *more: refused("lease", "run", *words, *more)
 
 
-@pytest.mark.processes
-@pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_options(refusals, case):
-    """One line that says what was expected, and status 2."""
-    status, errors = refusals[case]
-    assert status == 2
-    (line,) = errors.splitlines()
-    assert line.startswith("spillover: ")
-    assert BAD_INPUT[case][1] in line
+@pytest.mark.parametrize("options", BAD_INPUT)
+def test_bad_options(options, refused_run):
+    assert BAD_INPUT[options] in refused_run(*options.split())
 
 
-def test_a_port_in_use(lease_run):
-    """Said before anything else is begun."""
+def test_a_port_in_use(refused_run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = f"127.0.0.1:{taken.getsockname()[1]}"
-        told = refused(lease_run({"--bind": place}))
+        told = refused_run("--bind", place)
     assert f"--bind: expected an address that can be bound, got {place}" in told
 
 
@@ -342,7 +251,7 @@ def test_a_redis_that_is_read_only(lease_run, redis_server, redis_servers, tmp_p
         url = a.line("serving")["url"]
         a.line("acquired", PARTITIONS)
         server.follow(redis_server.port)
-        told = refused(lease_run({"--redis": server.url, "--node": "b"}))
+        told = lease_run({"--redis": server.url, "--node": "b"}).refusal()
         assert "is read-only" in told
         assert "--redis: " in told
         assert is_read_only(a.line("redis_down"))

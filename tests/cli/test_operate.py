@@ -7,17 +7,9 @@ import json
 
 import pytest
 
-from spillover.cli import explain, main
+from spillover.cli import explain
 from support.scripted_server import answer, scripted
 from support.waiting import slack
-
-
-def run_command(capsys, *arguments):
-    """(exit status, stdout, stderr); stdout as the one object that it is, where that is asked."""
-    capsys.readouterr()
-    status = main(arguments)
-    out, err = capsys.readouterr()
-    return status, json.loads(out) if "--json" in arguments else out, err
 
 
 async def keep_busy(federation, service_ms):
@@ -35,36 +27,34 @@ async def wait_for(_, sent):
     return [(await one).status for one in sent]
 
 
-def test_drain_and_resume(running, nodes, capsys):
-    """The node finishes what it has; the command tells what is left, and waits."""
+def test_drain_and_resume(running, nodes, told):
+    """The node finishes what it has; the command tells what is left, waits, and gives up in time,
+    with exit status 1."""
+    left = "cluster a is draining: 1 waiting, 1 running, 0 with neighbors"
     with running(nodes.topology_of("a", policy="isolated")) as run:
         url = run.urls["a"]
-        sent = run.ask(keep_busy, 1000)
-        status, state, err = run_command(capsys, "drain", url, "--no-wait", "--json")
-        assert (status, state["draining"], state["drained"]) == (0, True, False)
-        assert err == ("cluster a is draining: 1 waiting, 1 running, 0 with neighbors\n")
-        status, state, err = run_command(capsys, "drain", url, "--json")
-        assert (status, state["drained"]) == (0, True)
+        sent = run.ask(keep_busy, round(600 * slack()))
+        status, out, err = told("drain", url, "--no-wait", "--json")
+        assert (status, json.loads(out)["drained"], err) == (0, False, f"{left}\n")
+        status, out, err = told("drain", url, "--timeout-s", "0.1", "--json")
+        assert (status, json.loads(out)["draining"]) == (1, True)
+        assert err.splitlines()[-1] == f"spillover: {left}, after 0.1 s"
+        status, out, err = told("drain", url, "--json")
+        assert (status, json.loads(out)["drained"]) == (0, True)
         assert err.splitlines()[-1] == "cluster a is drained"
         assert run.ask(wait_for, sent) == [200, 200]
-        status, out, err = run_command(capsys, "resume", url)
-        assert (status, out, err) == (0, "cluster a accepts requests\n", "")
-        status, state, _ = run_command(capsys, "resume", url, "--json")
-        assert (status, state["draining"]) == (0, False)
-
-
-def test_a_drain_that_takes_too_long(running, nodes, capsys):
-    """Exit status 1 and what is left; the state is told all the same."""
-    with running(nodes.topology_of("a", policy="isolated")) as run:
-        sent = run.ask(keep_busy, round(600 * slack()))
-        arguments = ["drain", run.urls["a"], "--timeout-s", "0.2", "--json"]
-        status, state, err = run_command(capsys, *arguments)
-        assert (status, state["draining"]) == (1, True)
-        last = (
-            "spillover: cluster a is draining: 1 waiting, 1 running, 0 with neighbors, after 0.2 s"
-        )
-        assert err.splitlines()[-1] == last
-        assert run.ask(wait_for, sent) == [200, 200]
+        # A drain decides the queue again; what finds no neighbor stays.
+        lines = [line.strip() for line in told("explain", url, "busy1")[1].splitlines()]
+        assert lines[1] == "kept, it joined the queue"
+        assert lines[2].startswith("policy isolated: N 0, m 1, P 1.000")
+        assert lines[3] == "kept for want of a neighbor that takes it"
+        assert lines[4].startswith("policy isolated: N 0, may not keep, P 0.000")
+        assert lines[-1].startswith("ended done")
+        assert told("resume", url) == (0, "cluster a accepts requests\n", "")
+        status, out, _ = told("resume", url, "--json")
+        assert (status, json.loads(out)["draining"]) == (0, False)
+        gone = told("explain", url, "nothing")
+        assert gone == (1, "", "spillover: cluster a knows of no request 'nothing'\n")
 
 
 async def hand_on(federation):
@@ -86,20 +76,21 @@ async def stop_b(federation):
     await federation.stop("b")
 
 
-def test_a_story_across_clusters(running, nodes, capsys, monkeypatch):
+def test_a_story_across_clusters(running, nodes, told, monkeypatch):
     """Told by each cluster that had a part in it, as one object or for reading."""
     monkeypatch.setenv("COLUMNS", "120")
     with running(nodes.topology_of("a", "b")) as run:
         url = run.urls["a"]
         name = run.ask(hand_on)
-        status, told, err = run_command(capsys, "explain", url, name, "--json")
-        assert (status, err, told["id"], list(told["clusters"])) == (0, "", name, ["a", "b"])
-        first = told["clusters"]["a"]["decisions"][0]
+        status, out, err = told("explain", url, name, "--json")
+        story = json.loads(out)
+        assert (status, err, story["id"], list(story["clusters"])) == (0, "", name, ["a", "b"])
+        first = story["clusters"]["a"]["decisions"][0]
         assert (first["outcome"], first["neighbor"]) == ("forwarded", "b")
-        assert told["clusters"]["b"]["decisions"]
-        assert told["clusters"]["a"]["story"][0]["event"] == "decided"
+        assert story["clusters"]["b"]["decisions"]
+        assert story["clusters"]["a"]["story"][0]["event"] == "decided"
 
-        status, out, err = run_command(capsys, "explain", url, name)
+        status, out, err = told("explain", url, name)
         lines = [line.rstrip() for line in out.splitlines()]
         assert (status, err) == (0, "")
         assert lines[:2] == ["cluster a", "  handed on to b"]
@@ -110,9 +101,9 @@ def test_a_story_across_clusters(running, nodes, capsys, monkeypatch):
         assert "cluster b" in lines
 
         run.ask(stop_b)
-        status, told, _ = run_command(capsys, "explain", url, name, "--json")
-        assert (status, told["clusters"]["b"]["problem"]) == (0, "unreachable")
-        _, out, _ = run_command(capsys, "explain", url, name)
+        status, out, _ = told("explain", url, name, "--json")
+        assert (status, json.loads(out)["clusters"]["b"]["problem"]) == (0, "unreachable")
+        _, out, _ = told("explain", url, name)
         assert out.rstrip().endswith("does not answer")
 
 
@@ -157,12 +148,12 @@ async def keep_until_asked(federation):
     raise AssertionError("none was pulled")
 
 
-def test_a_pull_is_told_and_followed(running, nodes, capsys, monkeypatch):
+def test_a_pull_is_told_and_followed(running, nodes, told, monkeypatch):
     """Who asked for it is asked for the rest of the story, as whom it was handed to would be."""
     monkeypatch.setenv("COLUMNS", "150")
     with running(nodes.topology_of("a", "b", policy="adaptive")) as run:
         name = run.ask(keep_until_asked)
-        status, out, err = run_command(capsys, "explain", run.urls["a"], name)
+        status, out, err = told("explain", run.urls["a"], name)
         assert (status, err) == (0, "")
         asked = "  handed on to a neighbor that had an idle server and asked for work: b after "
         at = [out.index(words) for words in ("kept, it joined", asked, "ended done", "cluster b")]
@@ -178,12 +169,12 @@ async def ask_two_policies(federation):
     return "r3"
 
 
-def test_loads_are_told_in_words_and_numbers(running, nodes, capsys, monkeypatch):
+def test_loads_are_told_in_words_and_numbers(running, nodes, told, monkeypatch):
     """What was known of each neighbor's load, what that meant, what a shadow would have done."""
     monkeypatch.setenv("COLUMNS", "300")
     with running(nodes.topology_of("a", "b")) as run:
         name = run.ask(ask_two_policies)
-        _, out, _ = run_command(capsys, "explain", run.urls["a"], name)
+        _, out, _ = told("explain", run.urls["a"], name)
         lines = [line.strip() for line in out.splitlines()]
         assert lines[1] == "kept, it joined the queue"
         assert lines[3].startswith("A request that joins this queue waits about ")
@@ -212,49 +203,19 @@ async def be_refused(federation):
     raise AssertionError("none was refused")
 
 
-def test_a_story_is_told_in_its_order(running, nodes, capsys, monkeypatch):
-    """What led to a decision comes before it."""
+def test_a_story_is_told_in_its_order(running, nodes, told, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     with running(nodes.topology_of("a", "b")) as run:
         name = run.ask(be_refused)
-        _, out, _ = run_command(capsys, "explain", run.urls["a"], name)
+        _, out, _ = told("explain", run.urls["a"], name)
         at = [out.index(words) for words in ("handed on to b", "refused by b", "kept", "ended")]
         assert at == sorted(at)
 
 
-def test_where_nothing_may_be_kept_no_servers_are_counted(running, nodes, capsys):
-    """A drain decides the queue again; what finds no neighbor stays."""
-    with running(nodes.topology_of("a", policy="isolated")) as run:
-        sent = run.ask(keep_busy, 600)
-        _, out, _ = run_command(capsys, "drain", run.urls["a"])
-        assert out == "cluster a is drained\n"
-        _, out, _ = run_command(capsys, "explain", run.urls["a"], "busy1")
-        lines = [line.strip() for line in out.splitlines()]
-        assert lines[1] == "kept, it joined the queue"
-        assert lines[2].startswith("policy isolated: N 0, m 1, P 1.000")
-        assert lines[3] == "kept for want of a neighbor that takes it"
-        assert lines[4].startswith("policy isolated: N 0, may not keep, P 0.000")
-        assert lines[5].startswith("ended done")
-        assert run.ask(wait_for, sent) == [200, 200]
-
-
-def test_a_request_that_nobody_knows(running, nodes, capsys):
-    """Exit status 1 and one line."""
-    with running(nodes.topology_of("a")) as run:
-        status, out, err = run_command(capsys, "explain", run.urls["a"], "nothing")
-        assert (status, out) == (1, "")
-        assert err == "spillover: cluster a knows of no request 'nothing'\n"
-
-
-@pytest.mark.parametrize("command", [["drain"], ["resume"], ["explain"]])
-def test_nobody_there(command, free_url, capsys):
-    """Exit status 1 and one line."""
-    rest = ["x"] if command == ["explain"] else []
-    assert run_command(capsys, *command, free_url, *rest) == (
-        1,
-        "",
-        f"spillover: no Spillover node answers at {free_url}\n",
-    )
+@pytest.mark.parametrize("words", ["drain {}", "resume {}", "explain {} x"])
+def test_nobody_there(words, free_url, told):
+    no_node = f"spillover: no Spillover node answers at {free_url}\n"
+    assert told(*words.format(free_url).split()) == (1, "", no_node)
 
 
 @pytest.mark.parametrize(
@@ -265,8 +226,13 @@ def test_nobody_there(command, free_url, capsys):
     ],
 )
 def test_why_a_token_was_granted(ground, words):
-    """By the rule that it was granted by."""
-    told = {"token": 7, "class": "A", "server": "s1", "available_ms": 2.0, "available_releases": 3}
+    grant = {
+        "token": 7,
+        "class": "A",
+        "server": "s1",
+        "available_ms": 2.0,
+        "available_releases": 3,
+    }
     other = {"class": "B", "rank": 0.75} if ground else {"class": "B", "available_releases": 1}
-    record = {"granted": told | ground | {"others": [other], "others_count": 1}}
+    record = {"granted": grant | ground | {"others": [other], "others_count": 1}}
     assert explain._granted(record) == f"token 7 of class A, on server s1: {words}"

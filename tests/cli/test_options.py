@@ -1,4 +1,4 @@
-"""What becomes of options before anything is begun: plans, settings, pools, and refusals."""
+"""What becomes of options before anything is begun: settings, pools, and words for users."""
 
 from __future__ import annotations
 
@@ -6,28 +6,17 @@ import argparse
 import json
 from pathlib import Path
 
-import pytest
-
 from spillover.cli import lease, main, queue, queue_work, up
 from spillover.cli.commands import make_parser
 from spillover.cli.parsing import REDIS_VARIABLE, config_redis
 from spillover.cli.tls_options import VARIABLES, tls_files
 from spillover.cli.up_told import commands, curl, invitation
 from spillover.inputs.topology_file import load_topology
-from spillover.live.queue.wire import PRODUCERS_MAX
 
 
 def read(*words):
     """The options, as the command would have them."""
     return make_parser(*words[:2]).parse_args(words)
-
-
-def refused(capsys, *words):
-    """What the command says, which fails as bad input does."""
-    assert main(words) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    return err.removeprefix("spillover: ")
 
 
 def test_a_producer_is_as_it_was_asked_for():
@@ -49,52 +38,6 @@ def test_objects_are_handled_as_it_was_asked_for():
     pool = queue_work.pool_of(read("queue", "work", *words, "--workers", "process"))
     assert (pool.server_count, pool.handler, pool.workers) == (3, "python:m:f", "process")
     assert queue_work.pool_of(read("queue", "work", *words)).workers == "thread"
-
-
-MANY = [f"q{number}=http://h:{number}" for number in range(1, PRODUCERS_MAX + 1)]
-SECURE = ("--tls-cert", "a.crt", "--tls-key", "a.key")
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (("--peer", "a=http://h:1", "--peer", "a=http://h:2"), "--peer: expected ids that differ,"),
-        (
-            ("--peer", "a=http://h:1", "--peer", "b=http://h:1"),
-            "--peer: expected urls that differ, got 'http://h:1' twice",
-        ),
-        (("--peer", "a=h:1"), "--peer: expected ID=http(s)://HOST[:PORT], got 'a=h:1'"),
-        (("--peer", "a:http://h:1"), "--peer: expected ID=http(s)://HOST[:PORT], got 'a:http"),
-        (("--peer", "a b=http://h:1"), "--peer: expected 1 to 63 of A-Z a-z 0-9 . _ -, got 'a b'"),
-        (
-            [word for one in MANY for word in ("--peer", one)],
-            f"--peer: expected fewer than {PRODUCERS_MAX} peers, got {PRODUCERS_MAX}",
-        ),
-        (("--url", "h:1"), "--url: expected http(s)://HOST[:PORT], got 'h:1'"),
-        *(
-            ((f"--{name}", "0"), f"--{name}: expected a number of at least 1, got 0")
-            for name in ("buffers", "deliveries-max", "object-limit-bytes", "held-limit-bytes")
-        ),
-        (
-            (*SECURE, "--tls-ca", "ca.crt", "--peer", "p2=http://h:1"),
-            "--peer: expected https:// where producers have certificates, got 'http://h:1'",
-        ),
-        (
-            (*SECURE, "--url", "http://h:1"),
-            "--url: expected https:// where producers have certificates, got 'http://h:1'",
-        ),
-        (
-            (*SECURE, "--peer", "p1=http://h:1"),
-            "--peer: expected https:// where producers have certificates, got 'http://h:1'",
-        ),
-        (
-            (*SECURE, "--peer", "p2=https://h:1"),
-            "--tls-ca: expected a file (or SPILLOVER_TLS_CA) along with --tls-cert, --tls-key",
-        ),
-    ],
-)
-def test_a_producer_that_cannot_be(words, line, capsys):
-    assert refused(capsys, "queue", "--id", "p1", *words).startswith(line)
 
 
 def test_files_of_a_certificate_may_be_named_by_the_environment(monkeypatch):
@@ -128,115 +71,6 @@ def test_a_member_need_not_serve_anything():
     assert lease.lease_times(read("lease", "run", *words)) == lease.lease_times(
         read("lease", "run", *words, "--max-lease-ms", "180000")
     )
-
-
-# --- nodes ---------------------------------------------------------------------------------------
-
-PLAIN, SECURE_URL = "http://127.0.0.1:1", "https://127.0.0.1:1"
-
-
-@pytest.fixture
-def topology(tmp_path):
-    """`topology("name: x")`: a file with that; a is the first of its clusters."""
-
-    def write(*clusters, more=""):
-        file = tmp_path / "sites.yaml"
-        file.write_text(f"{more}clusters:\n" + "".join(f"- {{{one}}}\n" for one in clusters))
-        return str(file)
-
-    return write
-
-
-ONE = "id: a, servers: 1"
-
-
-@pytest.mark.parametrize(
-    ("clusters", "words", "line"),
-    [
-        (
-            [f"{ONE}, url: '{PLAIN}'"],
-            ("--proxy-bind", "127.0.0.1:0"),
-            "--proxy-bind: expected a proxy: handler, cluster a has sleep",
-        ),
-        (
-            [f"{ONE}, url: '{SECURE_URL}'"],
-            (),
-            "--tls-cert: expected a file (or SPILLOVER_TLS_CERT), since urls in ",
-        ),
-        (
-            [f"{ONE}, url: '{SECURE_URL}'"],
-            SECURE[:2],
-            "--tls-key: expected a file (or SPILLOVER_TLS_KEY), since urls in ",
-        ),
-        (
-            [f"{ONE}, url: '{SECURE_URL}', peer_url: '{PLAIN[:-1]}2'"],
-            (*SECURE, "--tls-ca", "ca.crt"),
-            "--tls-ca: expected it along with https:// urls between nodes, those in ",
-        ),
-        (
-            [f"{ONE}, url: '{PLAIN}', handler: 'proxy:http://h', proxy_url: '{SECURE_URL[:-1]}2'"],
-            (),
-            "--tls-cert: expected a file (or SPILLOVER_TLS_CERT), since urls in ",
-        ),
-        (
-            [f"{ONE}, url: '{PLAIN}'"],
-            SECURE,
-            "--tls-cert: expected it along with https:// urls of cluster a, those in ",
-        ),
-        (
-            [f"{ONE}, url: '{PLAIN}'"],
-            ("--config-redis", "redis://127.0.0.1:1/0"),
-            "--config-redis: expected a topology with a name: the configuration is kept under it",
-        ),
-        (
-            [f"{ONE}, url: '{PLAIN}'"],
-            ("--config-redis", "127.0.0.1:1"),
-            "--config-redis: expected redis://",
-        ),
-    ],
-)
-def test_a_node_that_cannot_be(topology, clusters, words, line, capsys):
-    nameless = "redis://127.0.0.1:1/0" in words
-    file = topology(*clusters, more="" if nameless else "name: x\n")
-    told = refused(capsys, "node", "--topology", file, "--cluster", "a", *words)
-    assert told.startswith(line), told
-
-
-# --- up ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("cluster", "words", "line"),
-    [
-        (
-            f"url: '{PLAIN}'",
-            ("--tls",),
-            "clusters[0].url: expected https:// or none with --tls, g",
-        ),
-        (
-            f"url: '{SECURE_URL}'",
-            (),
-            "clusters[0].url: expected http:// or none without --tls, got",
-        ),
-        (f"peer_url: '{SECURE_URL}'", (), "clusters[0].peer_url: expected http:// or none without"),
-        (
-            f"handler: 'proxy:http://h', proxy_url: '{SECURE_URL}'",
-            (),
-            "clusters[0].proxy_url: expected http:// or none without --tls",
-        ),
-    ],
-)
-def test_urls_that_are_not_as_the_testbed_is(topology, cluster, words, line, capsys):
-    file = topology(f"{ONE}, {cluster}", more="name: x\n")
-    assert refused(capsys, "up", file, *words).startswith(f"{file}: {line}")
-
-
-def test_options_of_up_that_mean_nothing_there(topology, capsys):
-    file = topology(f"{ONE}, url: '{PLAIN}'")
-    assert refused(capsys, "up", file, "--port", "9000").startswith(
-        "--port: expected a topology that leaves ports open, "
-    )
-    assert refused(capsys, "up", "--store", "x").startswith("--store: expected --queue N beside it")
 
 
 def test_the_request_that_is_shown_can_be_served():

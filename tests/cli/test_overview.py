@@ -41,7 +41,6 @@ def not_installed(name):
 
 
 def test_help_names_every_command(capsys):
-    """With what each does, in one line."""
     said = " ".join(ask(capsys, "--help").split())
     for name, command in COMMANDS.items():
         assert f"{name} {command.summary}" in said
@@ -53,10 +52,7 @@ def test_every_command_has_help(command, capsys):
     assert ask(capsys, command, "--help").startswith(f"usage: spillover {command}")
 
 
-BELOW = ("lease", "sim", "exact", "topology", "tls", "token", "config")
-
-
-@pytest.mark.parametrize("words", [[], *([command] for command in BELOW)])
+@pytest.mark.parametrize("words", [[], ["config"]])
 def test_without_a_command_there_is_help(words, capsys):
     """On stdout, exit status 0: whoever types only that wants to know what there is."""
     assert ask(capsys, *words) == ask(capsys, *words, "--help")
@@ -105,21 +101,23 @@ def test_help_loads_no_command():
 LEASES = ("sim", "leases", "--nodes", "2", "--partitions", "4", "--periods", "3", "--json")
 
 
+def to(stdout, unbuffered):
+    """What came of a command that writes there, and what it said."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "spillover", *LEASES], check=False,
+        stdout=stdout, stderr=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )  # fmt: skip
+    return ended.returncode, ended.stderr
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
 def test_no_room_for_the_result(unbuffered):
     """One line and exit status 1, whether it is found out while writing or at the end."""
-    with Path("/dev/full").open("wb") as full:
-        ended = subprocess.run(
-            [sys.executable, "-m", "spillover", *LEASES],
-            check=False,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-        )
     told = b"spillover: expected room for what is written, got: No space left on device\n"
-    assert (ended.returncode, ended.stderr) == (1, told)
+    with Path("/dev/full").open("wb") as full:
+        assert to(full, unbuffered) == (1, told)
 
 
 @pytest.mark.processes
@@ -129,16 +127,9 @@ def test_nobody_reads_the_result(unbuffered):
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        ended = subprocess.run(
-            [sys.executable, "-m", "spillover", *LEASES],
-            check=False,
-            stdout=writing,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-        )
+        assert to(writing, unbuffered) == (1, b"")
     finally:
         os.close(writing)
-    assert (ended.returncode, ended.stderr) == (1, b"")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,6 @@ import json
 
 import pytest
 
-from spillover.cli import main
-
 POOL = """\
 servers: [{id: s1, rate: 1}, {id: s2, rate: 4}]
 classes: [{id: c1, servers: [s1], tokens: 6}, {id: c2, servers: [s2], tokens: 6}]
@@ -30,17 +28,11 @@ def file(tmp_path):
     return path
 
 
-def ask(capsys, *options):
-    assert main(["plan", "tokens", "--json", *options]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    assert out.count("\n") == 1
-    return json.loads(out)
-
-
-def test_the_object(file, capsys):
+def test_the_object(file, told):
     """The curve, the file's own limits among it, and what is recommended."""
-    found = ask(capsys, "--pool", str(file), "--blocking", "0.1")
+    status, out, err = told("plan", "tokens", "--json", "--pool", file, "--blocking", "0.1")
+    assert (status, out.count("\n"), err) == (0, 1, "")
+    found = json.loads(out)
     assert set(found) == {
         *("pool", "load", "goal", "goal_kept", "ideal", "given", "curve", "uniform", "best"),
         *("searched", "classes_of_several_servers"),
@@ -59,11 +51,11 @@ def test_the_object(file, capsys):
     assert found["searched"]
 
 
-def test_what_nodes_do_otherwise_is_said(file, capsys):
+def test_what_nodes_do_otherwise_is_said(file, told):
     """A class of several servers: the model pools them. And a goal that is missed."""
     file.write_text(POOL.replace("[s1]", "[s1, s2]"), encoding="utf-8")
-    assert main(["plan", "tokens", "--pool", str(file), "--at-most", "2"]) == 0
-    err = capsys.readouterr().err
+    status, _, err = told("plan", "tokens", "--pool", file, "--at-most", "2")
+    assert status == 0
     assert "all servers of its class at once (c1); a node runs it on one" in err
     assert "above that with 2 tokens a class" in err
 
@@ -71,40 +63,24 @@ def test_what_nodes_do_otherwise_is_said(file, capsys):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ([], "usage: one of the arguments --pool --from is required"),
-        (["--pol", "comte8"], "usage: unknown option --pol, did you mean --pool?"),
-        (["--pool", "nope"], "nope: expected a built-in pool (comte8, comte11) or a YAML file"),
-        (["--pool", "comte8", "--load", "0"], "usage: --load: expected a number above 0, got '0'"),
-        (["--pool", "comte8", "--blocking", "0"], "usage: --blocking: expected a number above 0"),
-        (
-            ["--pool", "comte8", "--blocking", "0.1", "--slowdown", "2"],
-            "usage: --slowdown: not allowed with argument --blocking",
-        ),
-        (
-            ["--pool", "comte8", "--load", "2", "--blocking", "0.2"],
-            "--blocking: expected more than 0.5, which no number of tokens avoids at this load;",
-        ),
-        (["--pool", "comte8", "--slowdown", "0.5"], "--slowdown: expected at least 1, the mean"),
-        (
-            ["--pool", "comte8", "--at-most", "0"],
-            "usage: --at-most: expected a whole number from 1 to 1000, got '0'",
-        ),
-        (["--pool", "comte8", "--plot", "x.txt"], "--plot: expected a name ending in .pdf"),
-        (["--pool", "comte8", "--for-s", "9"], "--for-s: expected with --from alone"),
-        (
-            ["--pool", "comte8", "--from", "http://h:1"],
-            "usage: --from: not allowed with argument --pool",
-        ),
-        (["--from", "h:1"], "usage: --from: expected http(s)://HOST[:PORT], got 'h:1'"),
+        ("", "usage: one of the arguments --pool --from is required"),
+        ("--pool comte8 --blocking 0", "usage: --blocking: expected a number above 0"),
+        ("--pool comte8 --blocking 0.1 --slowdown 2", "usage: --slowdown: not allowed with argum"),
+        ("--pool comte8 --load 2 --blocking 0.2", "--blocking: expected more than 0.5, which no "),
+        ("--pool comte8 --slowdown 0.5", "--slowdown: expected at least 1, the mean"),
+        ("--pool comte8 --at-most 0", "usage: --at-most: expected a whole number from 1 to 1000"),
+        ("--pool comte8 --plot x.txt", "--plot: expected a name ending in .pdf"),
+        ("--pool comte8 --for-s 9", "--for-s: expected with --from alone"),
+        ("--pool comte8 --from http://h:1", "usage: --from: not allowed with argument --pool"),
+        ("--from h:1", "usage: --from: expected http(s)://HOST[:PORT], got 'h:1'"),
     ],
 )
-def test_bad_options(options, complaint, require, capsys):
+def test_bad_options(options, complaint, require, refused):
     require(importlib.util.find_spec("matplotlib"), "matplotlib, from the extra `report`")
-    refused(capsys, options, complaint)
+    assert refused("plan", "tokens", "--json", *options.split()).startswith(complaint)
 
 
-def test_a_pool_too_large(file, capsys):
-    """The file is named, and what to do instead."""
+def test_a_pool_too_large(file, refused):
     ids = range(12)
     servers = [f"{{id: s{k}, rate: 1}}" for k in ids]
     classes = [f"{{id: c{k}, servers: [s{k}, s{(k + 1) % 12}], tokens: 6}}" for k in ids]
@@ -113,14 +89,6 @@ def test_a_pool_too_large(file, capsys):
         ("servers", servers), ("classes", classes), ("types", types)
     )]  # fmt: skip
     file.write_text("".join(text), encoding="utf-8")
-    said = refused(capsys, ["--pool", str(file)], f"{file}: classes: expected a pool that ")
+    said = refused("plan", "tokens", "--pool", file)
+    assert said.startswith(f"{file}: classes: expected a pool that ")
     assert "spillover sim tokens" in said
-
-
-def refused(capsys, options, complaint):
-    assert main(["plan", "tokens", "--json", *options]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith(f"spillover: {complaint}")
-    assert err.count("\n") == 1
-    return err

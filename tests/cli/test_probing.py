@@ -3,14 +3,12 @@ seed, tables, and one line for what makes no sense."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
 
 import pytest
 
-from spillover.cli import main
 from spillover.sim.queue.system import ProbingSystem, fast_and_slow
 from spillover_lab.theory.chain import solve
 
@@ -40,30 +38,25 @@ def line(model, **changes):
 
 
 @pytest.fixture
-def told(capsys):
-    """Run with --json: the one object on stdout."""
+def found(told):
+    """The one object that a command gives."""
 
-    def run(*arguments):
-        assert main([*arguments, "--json"]) == 0
-        out, err = capsys.readouterr()
-        assert err == ""
-        assert out.count("\n") == 1
+    def run(*words):
+        status, out, err = told(*words, "--json")
+        assert (status, out.count("\n"), err) == (0, 1, "")
         return json.loads(out)
 
     return run
 
 
-@pytest.fixture
-def numba(require):
-    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
-
-
-def test_exact_gives_the_figures_of_the_contract(told):
+def test_exact_gives_the_figures_of_the_contract(found):
     """Those of the model, kinds of producers included."""
-    figures = told(*line("exact"))
+    figures = found(*line("exact"))
     assert list(figures) == NAMES
     assert figures["wait_mean"] == pytest.approx(51.54, abs=0.01)
-    made = told(*line("exact", fast_share="0.1", fast_factor="9", fast_access="0.5"), "--seed", "2")
+    made = found(
+        *line("exact", fast_share="0.1", fast_factor="9", fast_access="0.5"), "--seed", "2"
+    )
     system = ProbingSystem(
         kinds=fast_and_slow(100, 0.01, share=0.1, factor=9.0, access=0.5),
         consumers=150,
@@ -73,51 +66,37 @@ def test_exact_gives_the_figures_of_the_contract(told):
         max_hops=3,
     )
     assert made == solve(system).as_dict()
-    assert told(*line("exact", producers_per_consumer="7")) != figures
+    assert found(*line("exact", producers_per_consumer="7")) != figures
 
 
 @pytest.mark.parametrize("model", ["exact", "sim"])
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"max_hops": "0"}, "--max-hops: expected a whole number of 1 to 1000000, got 0"),
-        ({"max_hops": "9" * 30}, "--max-hops: expected a whole number of 1 to 1000000, got 999"),
-        ({"producers": "0"}, "--producers: expected a whole number of 1 to 1000000, got 0"),
-        ({"consumers": "-4"}, "--consumers: expected a whole number of 1 to 1000000, got -4"),
-        ({"buffers": "0"}, "--buffers: expected a whole number of 1 to 1000000, got 0"),
-        ({"producers": "many"}, "usage: --producers: expected a whole number, got 'many'"),
-        ({"production_rate": "0"}, "usage: --production-rate: expected a number above 0, got '0'"),
-        ({"consumption_rate": "nan"}, "usage: --consumption-rate: expected a finite number"),
-        ({"consumption_rate": "1e300"}, "--consumption-rate: expected a number of 1e-12 to 1e+12"),
-        ({"message_time": "-1"}, "usage: --message-time: expected a number of at least 0"),
-        (
-            {"producers_per_consumer": "101"},
-            "--producers-per-consumer: expected 1 to 100, the number of producers, got 101",
-        ),
-        ({"fast_factor": "2"}, "--fast-factor: expected along with --fast-share"),
-        ({"fast_access": "0.2"}, "--fast-access: expected along with --fast-share"),
-        ({"fast_share": "0.5"}, "--fast-factor: expected along with --fast-share"),
-        (
-            {"fast_share": "1", "fast_factor": "2"},
-            "--fast-share: expected a share that leaves fast and slow ones, got 1 of 100",
-        ),
-        (
-            {"fast_share": "0.5", "fast_factor": "2", "fast_access": "1.1"},
-            "--fast-access: expected a share of 0 to 1, got 1.1",
-        ),
-        (
-            {"fast_share": "0.5", "fast_factor": "2", "producers_per_consumer": "5"},
-            "--producers-per-consumer: expected only where all producers are alike",
-        ),
-    ],
-)
-def test_what_makes_no_sense_gets_one_line(model, changes, message, capsys):
-    """Exit status 2, whichever of the two it is."""
-    assert main(line(model, **changes)) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith(f"spillover: {message}")
-    assert err.count("\n") == 1
+def test_what_makes_no_sense_gets_one_line(model, refused):
+    said = refused(*line(model, max_hops="0"))
+    assert said.startswith("--max-hops: expected a whole number of 1 to 1000000, got 0")
+
+
+SHARE = {"fast_share": "0.5", "fast_factor": "2"}
+SENSELESS = [
+    ({"max_hops": "9" * 30}, "--max-hops: expected a whole number of 1 to 1000000, got 999"),
+    ({"producers": "0"}, "--producers: expected a whole number of 1 to 1000000, got 0"),
+    ({"consumers": "-4"}, "--consumers: expected a whole number of 1 to 1000000, got -4"),
+    ({"buffers": "0"}, "--buffers: expected a whole number of 1 to 1000000, got 0"),
+    ({"production_rate": "0"}, "usage: --production-rate: expected a number above 0, got '0'"),
+    ({"consumption_rate": "1e300"}, "--consumption-rate: expected a number of 1e-12 to 1e+12"),
+    ({"message_time": "-1"}, "usage: --message-time: expected a number of at least 0"),
+    ({"producers_per_consumer": "101"}, "--producers-per-consumer: expected 1 to 100, the number"),
+    ({"fast_factor": "2"}, "--fast-factor: expected along with --fast-share"),
+    ({"fast_access": "0.2"}, "--fast-access: expected along with --fast-share"),
+    ({"fast_share": "0.5"}, "--fast-factor: expected along with --fast-share"),
+    (SHARE | {"fast_share": "1"}, "--fast-share: expected a share that leaves fast and slow ones"),
+    (SHARE | {"fast_access": "1.1"}, "--fast-access: expected a share of 0 to 1, got 1.1"),
+    (SHARE | {"producers_per_consumer": "5"}, "--producers-per-consumer: expected only where all"),
+]
+
+
+@pytest.mark.parametrize(("changes", "complaint"), SENSELESS)
+def test_a_system_that_cannot_be_is_told(changes, complaint, refused):
+    assert refused(*line("exact", **changes)).startswith(complaint)
 
 
 WITHOUT = """

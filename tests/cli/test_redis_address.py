@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 
-from spillover.cli import main
 from spillover.cli.parsing import redis_url
 from spillover.live.redis.rotation import RedisAddress
 from spillover.model.errors import InputError
-from support.process_table import processes
 
 VARIABLE = "SPILLOVER_REDIS_URL"
 JOBS = """
@@ -41,15 +34,13 @@ def test_the_environment_is_asked_where_no_option_is_given(monkeypatch):
     assert redis_url(None) is None
 
 
-def test_without_either_one_line_says_so(command, monkeypatch, capsys):
-    """And exit status 2; the demo starts its own, unless asked not to."""
+def test_without_either_one_line_says_so(command, monkeypatch, refused):
+    """The demo starts its own, unless asked not to."""
     monkeypatch.delenv(VARIABLE, raising=False)
-    for arguments in (command, ["lease", "demo", "--redis"]):
-        assert main(arguments) == 2
-        out, err = capsys.readouterr()
-        assert (out, err.count("\n")) == ("", 1)
-        assert err.startswith("spillover: --redis: expected ")
-        assert VARIABLE in err
+    for words in (command, ["lease", "demo", "--redis"]):
+        said = refused(*words)
+        assert said.startswith("--redis: expected ")
+        assert VARIABLE in said
 
 
 def test_a_file_may_have_it(tmp_path, monkeypatch):
@@ -73,44 +64,20 @@ def test_files_without_one(content, tmp_path):
         redis_url(None, str(file))
 
 
-def test_files_that_cannot_be_read(command, tmp_path, capsys):
+def test_files_that_cannot_be_read(command, tmp_path, refused):
     for file, words in ((tmp_path, "Is a directory"), (tmp_path / "none", "No such file")):
-        assert main([*command, "--redis-url-file", str(file)]) == 2
-        line = capsys.readouterr().err
-        assert line.startswith("spillover: --redis-url-file: expected a file that can be read")
-        assert words in line
+        said = refused(*command, "--redis-url-file", file)
+        assert said.startswith("--redis-url-file: expected a file that can be read")
+        assert words in said
 
 
-def test_what_is_no_address_is_not_shown(command, tmp_path, capsys):
+def test_what_is_no_address_is_not_shown(command, tmp_path, refused):
     """It may be nearly one, and then with its password."""
     file = tmp_path / "redis-url"
     file.write_text("redis//:s3cret@h")
     (tmp_path / "one.yaml").write_text("name: one\nclusters: [{id: a, servers: 1}]\n")
-    node = ["node", "--topology", str(tmp_path / "one.yaml"), "--cluster", "a"]
+    node = ["node", "--topology", tmp_path / "one.yaml", "--cluster", "a"]
     for words in (command, [*node, "--bind", "127.0.0.1:0"]):
-        assert main([*words, "--redis-url-file", str(file)]) == 2
-        line = capsys.readouterr().err
-        assert "expected redis://[user:password@]host:port/number, rediss:// or unix://" in line
-        assert "s3cret" not in line
-
-
-@pytest.mark.processes
-def test_the_password_is_seen_nowhere(command, free_url):
-    """Not in the processes' command lines, nor in what they say."""
-    address = free_url.removeprefix("http://")
-    environment = {**os.environ, VARIABLE: f"redis://:s3cret@{address}/0"}
-    member = subprocess.Popen(
-        [sys.executable, "-m", "spillover", *command],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        lines = [json.loads(member.stdout.readline()) for _ in range(2)]
-        assert [line["event"] for line in lines] == ["serving", "redis_down"]
-        assert address in lines[1]["problem"]
-        listed = "\n".join(line for _, line in processes().values())
-        assert "jobs:serve" in listed
-        assert "s3cret" not in listed
-    finally:
-        member.kill()
-        out, err = member.communicate(timeout=30)
-    assert "s3cret" not in json.dumps(lines) + out + err
+        said = refused(*words, "--redis-url-file", file)
+        assert "expected redis://[user:password@]host:port/number, rediss:// or unix://" in said
+        assert "s3cret" not in said

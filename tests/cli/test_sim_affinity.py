@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-from spillover.cli import main
-
 
 @pytest.fixture
 def trace(tmp_path):
@@ -29,35 +27,28 @@ def trace(tmp_path):
     return str(path)
 
 
-def result_of(capsys, *arguments):
-    assert main((*arguments, "--json")) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def test_rules_are_played_side_by_side(capsys, trace):
-    command = ("sim", "rivals", "--trace", trace, "--seeds", "2", "--load", "0.5")
-    told = result_of(capsys, *command, "--rules", "affinity,sticky,oracle-3")
-    assert (told["load"], told["seeds"], list(told["rules"])) == (
-        0.5, 2, ["affinity", "sticky", "oracle-3"],
-    )  # fmt: skip
-    ours = told["rules"]["affinity"]
+def test_rules_are_played_side_by_side(told, trace):
+    command = ("sim", "rivals", "--trace", trace, "--seeds", "2", "--load", "0.5", "--json")
+    found = json.loads(told(*command, "--rules", "affinity,sticky,oracle-3")[1])
+    assert (found["load"], found["seeds"]) == (0.5, 2)
+    assert list(found["rules"]) == ["affinity", "sticky", "oracle-3"]
+    ours = found["rules"]["affinity"]
     assert ours["p95_ratio"] == 1.0
     assert 0.0 < ours["p50_s"] <= ours["p95_s"]
     assert 0.0 < ours["found"] < 1.0
-    unique = result_of(capsys, "sim", "affinity", "--trace", trace, "--unique")
+    unique = json.loads(told("sim", "affinity", "--trace", trace, "--unique", "--json")[1])
     assert unique["rules"]["affinity"]["found"] == 0.0
 
 
-def test_a_table_is_shown(capsys, monkeypatch, trace):
+def test_a_table_is_shown(told, monkeypatch, trace):
     monkeypatch.setenv("COLUMNS", "200")
-    assert main(("sim", "affinity", "--trace", trace, "--rules", "affinity,waits")) == 0
-    out, err = capsys.readouterr()
+    _, out, err = told("sim", "affinity", "--trace", trace, "--rules", "affinity,waits")
     assert "waits" in out + err
     assert "p95 ratio" in out + err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "complaint"),
     [
         (("--rules", "sticky"), "--rules: expected"),
         (("--rtt-ms", "1,x"), "--rtt-ms: expected a finite number"),
@@ -66,8 +57,5 @@ def test_a_table_is_shown(capsys, monkeypatch, trace):
         (("--trace", "none.jsonl"), "none.jsonl: expected a readable file"),
     ],
 )
-def test_bad_input_is_told_in_one_line(capsys, trace, arguments, told):
-    assert main(("sim", "affinity", "--trace", trace, *arguments)) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert told in err
+def test_bad_input_is_told_in_one_line(refused, trace, arguments, complaint):
+    assert complaint in refused("sim", "affinity", "--trace", trace, *arguments)

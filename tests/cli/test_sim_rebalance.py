@@ -6,57 +6,58 @@ import json
 
 import pytest
 
-from spillover.cli import main
-
 COMMAND = ("sim", "rebalance", "--clients", "1000", "--servers", "s1,s2,s3")
+CIRCLE = ("--rule", "consistent-hash")
 STEP = {"servers", "moved", "moved_min", "clients", "max_over_mean", "min_over_mean"}
 
 
-def result_of(capsys, *arguments):
-    assert main((*COMMAND, *arguments, "--json")) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    assert out.count("\n") == 1
-    return json.loads(out)
+@pytest.fixture
+def result_of(told):
+    def run(*words):
+        status, out, err = told(*COMMAND, *words, "--json")
+        assert (status, out.count("\n"), err) == (0, 1, "")
+        return json.loads(out)
+
+    return run
 
 
 @pytest.mark.parametrize("rule", ["probabilistic", "stratified", "baseline", "consistent-hash"])
-def test_one_step_for_each_change(capsys, rule):
+def test_one_step_for_each_change(result_of, rule):
     """The object of `--json` has its fields; the same seed gives the same."""
     arguments = ("--then", "s2,s3", "--then", "s2,s3,s4,s1", "--rule", rule, "--seed", "7")
-    result = result_of(capsys, *arguments)
+    result = result_of(*arguments)
     first, second = result["steps"]
     assert set(first) >= STEP
     assert (first["servers"], second["servers"]) == (["s2", "s3"], ["s2", "s3", "s4", "s1"])
     assert sum(first["clients"].values()) == sum(second["clients"].values()) == 1000
     assert first["max_over_mean"] == max(first["clients"].values()) / 500
     assert second["min_over_mean"] == min(second["clients"].values()) / 250
-    assert result_of(capsys, *arguments) == result
+    assert result_of(*arguments) == result
     if rule != "consistent-hash":
         assert first["moved"] == first["moved_min"]
         assert first["moved"] in {333, 334}
 
 
-def test_options_reach_the_model(capsys):
+def test_options_reach_the_model(result_of):
     """Start, seed and virtual nodes change what comes out."""
-    balanced = result_of(capsys, "--then", "s1,s2,s3")["steps"][0]
+    balanced = result_of("--then", "s1,s2,s3")["steps"][0]
     assert sorted(balanced["clients"].values()) == [333, 333, 334]
     assert (balanced["moved"], balanced["moved_min"]) == (0, 0)
-    anywhere = result_of(capsys, "--then", "s1,s2,s3", "--start", "random")["steps"][0]
+    anywhere = result_of("--then", "s1,s2,s3", "--start", "random")["steps"][0]
     assert anywhere["moved"] == 0 < anywhere["moved_min"]
-    circle = ("--then", "s1,s2,s3", "--rule", "consistent-hash")
-    few = result_of(capsys, *circle)["steps"][0]
-    many = result_of(capsys, *circle, "--virtual-nodes", "200")["steps"][0]
+    circle = ("--then", "s1,s2,s3", *CIRCLE)
+    few = result_of(*circle)["steps"][0]
+    many = result_of(*circle, "--virtual-nodes", "200")["steps"][0]
     assert few["clients"] != many["clients"]
-    assert few["clients"] != result_of(capsys, *circle, "--seed", "2")["steps"][0]["clients"]
+    assert few["clients"] != result_of(*circle, "--seed", "2")["steps"][0]["clients"]
     changes = ("--then", "s2, s3", "--then", "s1,s2,s3,s4", "--seed", "3")
-    prompt, late = (result_of(capsys, *changes, "--skip", share) for share in ("0", "0.9"))
+    prompt, late = (result_of(*changes, "--skip", share) for share in ("0", "0.9"))
     assert prompt["steps"][0]["servers"] == ["s2", "s3"]
     assert prompt["steps"][0]["moved"] > 2 * late["steps"][0]["moved"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("words", "complaint"),
     [
         (("--servers", "", "--then", "a"), "--servers: expected at least one server, got none"),
         (("--then", " "), "--then: expected at least one server, got none"),
@@ -64,26 +65,13 @@ def test_options_reach_the_model(capsys):
         ((), "required: --then"),
         (("--servers", "a,a,b", "--then", "a"), "--servers: expected each server once, got 'a'"),
         (("--then", "b, a,b"), "--then: expected each server once, got 'b' twice"),
-        (
-            ("--then", "a", "--virtual-nodes", "1"),
-            "--virtual-nodes: expected only with --rule consistent-hash",
-        ),
-        (
-            ("--then", "a", "--start", "balanced", "--rule", "consistent-hash"),
-            "--start: expected without consistent-hash: its circle decides",
-        ),
+        (("--then", "a", "--virtual-nodes", "1"), "--virtual-nodes: expected only with --rule con"),
+        (("--then", "a", "--start", "balanced", *CIRCLE), "--start: expected without consistent-"),
         (("--then", "a", "--clients", "0"), "--clients: expected a whole number from 1 to"),
-        (("--then", "a", "--clients", "1e3"), "--clients: expected a whole number, got '1e3'"),
         (("--then", "a", "--virtual-nodes", "0"), "--virtual-nodes: expected a whole number"),
         (("--then", "a", "--skip", "1"), "--skip: expected a share from 0 to below 1, got '1'"),
         (("--then", "a", "--rule", "best"), "--rule: invalid choice: 'best'"),
-        (("--then", "a", "--start", "empty"), "--start: invalid choice: 'empty'"),
     ],
 )
-def test_bad_input(capsys, arguments, complaint):
-    """One line, exit status 2."""
-    assert main((*COMMAND, *arguments)) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    assert complaint in err
+def test_bad_input(refused, words, complaint):
+    assert complaint in refused(*COMMAND, *words)

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from spillover.cli import drain, explain, main, producers
+from spillover.cli import drain, explain, producers
 from spillover.cli.node_calls import NodeCalls, ProblemAnswered
 from spillover.inputs.topology_file import dump_topology, load_topology, short_text
 from spillover.model.errors import NotDelivered, RunError
@@ -28,18 +28,6 @@ def producer(name, **more):
     names = ("buffered", "buffers", "granted", "dead", "waiting", "takes", "parked", "produced")
     counts = {name: at for at, name in enumerate((*names, "acknowledged"), 1)}
     return {"producer": name, "peers": {}, "draining": False, "drained": False, **counts, **more}
-
-
-@pytest.fixture
-def told(capsys):
-    """`told("drain", url)`: (exit status, stdout, stderr)."""
-
-    def run(*arguments):
-        capsys.readouterr()
-        status = main([str(one) for one in arguments])
-        return (status, *capsys.readouterr())
-
-    return run
 
 
 # --- config --------------------------------------------------------------------------------------

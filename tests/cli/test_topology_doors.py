@@ -40,12 +40,9 @@ def test_compose_publishes_the_doors(tmp_path, capsys):
         assert f"behind cluster {cluster} come in at {url}" in told.err
     assert "clusters[1].handler: 127.0.0.1 is the container itself there" in told.err
     services = yaml.safe_load((out / "compose.yaml").read_text())["services"]
-    assert (
-        services["node-paris"]["ports"][1] == "127.0.0.1:${SPILLOVER_PROXY_PORT_PARIS:-8300}:8082"
-    )
-    assert (
-        services["node-tokyo"]["ports"][1] == "127.0.0.1:${SPILLOVER_PROXY_PORT_TOKYO:-8104}:8082"
-    )
+    for site, port in (("paris", 8300), ("tokyo", 8104)):
+        published = f"127.0.0.1:${{SPILLOVER_PROXY_PORT_{site.upper()}:-{port}}}:8082"
+        assert services[f"node-{site}"]["ports"][1] == published
     command = services["node-tokyo"]["command"]
     assert command[command.index("--proxy-bind") + 1] == "[::]:8082"
     assert "--proxy-bind" not in services["node-oslo"]["command"]

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from support.containers.lease_watch import LeaseWatch
-
 HERE = Path(__file__).parent
 
 # The engine is on this machine, as the published ports are, also where the machine is itself a
@@ -62,18 +60,3 @@ def bed(beds, tmp_path_factory):
     with beds.Bed(tmp_path_factory.mktemp("bed")) as bed:
         yield bed
     assert bed.containers() == []
-
-
-@pytest.fixture(scope="session")
-def watch(beds, bed):
-    """The lease members of the bed, started now and watched until the end. Nothing that befalls
-    sites concerns them. Redis answers once all of them are there: who comes first would take
-    most, and the others would challenge it for one partition each normal lease."""
-    bed.pause("redis")
-    try:
-        bed.compose("--profile", "leases", "up", "--detach", "--no-deps", *beds.MEMBERS)
-        beds.until(bed.are_members_there, what="all members")
-    finally:
-        bed.unpause("redis")
-    with LeaseWatch(beds, bed) as watch:
-        yield watch

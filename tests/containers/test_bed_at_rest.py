@@ -1,5 +1,7 @@
 """The compose testbed as it comes up: healthy soon, published on loopback only, light, and idle
-when nobody asks anything of it; then the paper's bursts, beside the simulator's.
+when nobody asks anything of it; then the paper's bursts, beside the simulator's; a site that is cut
+off, one that is stopped, and lease members. What faults do is tested with processes, in
+tests/realtime.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import os
 import sys
 import time
 import urllib.error
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ import pytest
 from support import waiting
 
 HEALTHY_S = 30.0
+PARTITIONS = 32
 LAYERS_BYTES_MAX = 90e6
 MEMORY_BYTES_MAX = 500e6
 IDLE_CORES_MAX = 0.1
@@ -60,7 +64,6 @@ def test_only_the_public_side_is_published_and_only_on_loopback(beds, bed):
 
 
 def test_the_image_is_light_and_not_root(beds, bed):
-    """Its layers above the base image."""
     run = ("docker", "run", "--rm", "--read-only", "--network", "none")
     assert beds.sh(*run, "--entrypoint", "id", beds.IMAGE, "-u").strip() == "10001"
     lines = beds.sh("docker", "history", "--human=false", "--format", "{{.Size}}", beds.IMAGE)
@@ -74,7 +77,6 @@ def test_the_image_is_light_and_not_root(beds, bed):
 
 
 def test_prometheus_sees_every_node(beds, bed):
-    """Through the network of each site."""
     url = f"{bed.prometheus_url}/api/v1/query?query=up%7Bjob%3D%22spillover%22%7D%3D%3D1"
 
     def nodes_up():
@@ -131,3 +133,48 @@ def test_bursts_take_as_long_as_simulated(beds, bed):
     assert ratio > 1 / BURSTS_RATIO_MAX
     federation = beds.get(f"{bed.urls['a']}/federation")["clusters"]
     assert {state["ledger"]["home"]["away"] for state in federation.values()} == {0}
+
+
+def test_a_site_that_is_cut_off_serves_its_own_and_comes_back(beds, bed):
+    beds.until(bed.is_well, 30.0, "a federation that is well")
+    bed.cut("node-b")
+    try:
+        beds.until(lambda: not bed.neighbors("a")["b"], 30.0, "notice")
+        body = json.dumps({"payload": {"service_ms": 5}}).encode()
+        assert beds.get(f"{bed.urls['b']}/requests", body)["path"] == ["b"]
+    finally:
+        bed.join("node-b")
+    beds.until(bed.is_well, 60.0, "a federation that is well")
+
+
+def test_a_container_that_is_stopped_ends_in_order(beds, bed):
+    """It finishes what runs, and exits 0 long before the engine would kill it."""
+    body = json.dumps({"payload": {"service_ms": 3000}}).encode()
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(beds.get, f"{bed.urls['e']}/requests", body)
+        beds.until(lambda: bed.state("e")["busy"] == 1)
+        bed.compose("stop", "node-e")
+        assert asked.result()["cluster"] == "e"
+    assert bed.inspect("node-e")["State"]["ExitCode"] == 0
+    bed.start_again("node-e")
+    beds.until(bed.is_well, 60.0, "a federation that is well")
+
+
+def test_lease_members_share_and_hand_over(beds, bed):
+    """All partitions of the compose file are held, by all three, then by the two that are left."""
+    bed.compose("--profile", "leases", "up", "--detach", "--no-deps", *beds.MEMBERS)
+
+    def shares(*members):
+        return [len(beds.get(f"{bed.member_urls[one]}/state")["held"]) for one in members]
+
+    def all_is_held(*members):
+        try:
+            held = shares(*members)
+        except OSError:
+            return False
+        return sum(held) == PARTITIONS and min(held) > 0
+
+    beds.until(lambda: all_is_held(*beds.MEMBERS), 90.0, "three that share")
+    bed.compose("stop", "lease-1")
+    assert bed.inspect("lease-1")["State"]["ExitCode"] == 0
+    beds.until(lambda: all_is_held("lease-2", "lease-3"), 30.0, "two that have all")

@@ -83,7 +83,7 @@ def test_without_an_engine(tools, require):
     assert said.startswith("testbed: expected a Docker engine that answers: start it")
 
 
-@pytest.mark.parametrize("version", ["1.25.0", "1.28.6", "v0.9", "1", "1.x"])
+@pytest.mark.parametrize("version", ["1.28.6", "v0.9", "1.x"])
 def test_an_old_compose(tools, version):
     put(tools, "docker", '[ "$1" = info ]')
     put(tools, "docker-compose", f"echo {version}")
@@ -97,11 +97,8 @@ def test_an_old_compose(tools, version):
     [
         ("docker", "2.0.1", False),
         ("docker", "2.26.1-4", True),
-        ("docker", "dev", True),
         ("docker", "", True),
-        ("docker", "v2", True),
         ("docker-compose", "1.29.2", False),
-        ("docker-compose", "1.30-rc.1", False),
         ("docker-compose", "2.30.0", True),
     ],
 )
@@ -137,7 +134,6 @@ def test_no_compose(tools):
 
 
 def test_a_port_that_is_in_use(engine):
-    """It says which, and which variable changes it."""
     name = f"spillover-test-{uuid.uuid4().hex[:8]}"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -150,7 +146,6 @@ def test_a_port_that_is_in_use(engine):
 
 
 def test_an_image_that_cannot_be_had(engine, tmp_path):
-    """It says how to do without."""
     for name in ("testbed.sh", "compose.yaml"):
         shutil.copy(DEPLOY / name, tmp_path / name)
     compose = tmp_path / "compose.yaml"
@@ -160,14 +155,3 @@ def test_an_image_that_cannot_be_had(engine, tmp_path):
     assert ended.returncode == 1
     assert "testbed: an image could not be had" in ended.stderr.splitlines()[-1]
     run("docker", "compose", "-p", name, "down", "-v", "-t", "2")
-
-
-def test_a_cluster_that_no_container_can_bear(tmp_path):
-    """What writes the files says it, before anything is written."""
-    from spillover.cli import main
-
-    topology = tmp_path / "t.yaml"
-    topology.write_text("name: t\nclusters: [{id: A_b, servers: 1, service_ms: 1}]\nlinks: []\n")
-    out = tmp_path / "out" / "compose.yaml"
-    assert main(["topology", "compose", str(topology), "--out", str(out)]) == 2
-    assert not out.exists()

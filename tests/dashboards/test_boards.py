@@ -36,7 +36,6 @@ def each_panel(boards):
 
 
 def test_the_committed_boards_are_what_the_generator_writes(boards, generate, tmp_path):
-    """`make dashboards` would change nothing."""
     generate(tmp_path)
     assert {file.stem: json.loads(file.read_text("utf-8")) for file in tmp_path.glob("*")} == boards
     assert {"federation", "cluster", "leases"} <= set(boards)

@@ -81,7 +81,6 @@ def test_every_series_of_a_rule_is_there(world, rules):
 
 
 def test_what_is_shown_is_so(world, until):
-    """Some numbers that are known from outside."""
     ask = world.prometheus.number
     until(lambda: ask("sum(spillover_lease_held)") == 6, what="no partition is on its way")
     assert ask('spillover_lease_moves_total{node="n1"}') >= 3
@@ -91,7 +90,6 @@ def test_what_is_shown_is_so(world, until):
 
 
 def test_what_has_no_panel_has_no_data_either(world, without_panel):
-    """A mechanism that has come gets its panel."""
     for name in without_panel:
         assert not world.prometheus.query(f'{{__name__=~"{name}.*"}}'), f"{name} is there: show it"
 

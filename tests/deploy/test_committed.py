@@ -53,15 +53,14 @@ def test_kubernetes_is_what_the_command_writes_for_ring5(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ring5", "chord5"])
 @pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
-def test_manifests_are_valid(name, version, tmp_path, require):
+def test_manifests_are_valid(version, tmp_path, require):
     """By the published schemas, with fields that these do not know refused."""
     require(importlib.util.find_spec("kubernetes_validate"), "kubernetes-validate")
     import kubernetes_validate
 
-    more = ["--queue", "3", "--tls"] if name == "ring5" else []
-    assert main(["topology", "kubernetes", name, "--out", str(tmp_path), *more]) == 0
+    more = ["--queue", "3", "--tls"]
+    assert main(["topology", "kubernetes", "ring5", "--out", str(tmp_path), *more]) == 0
     kinds = []
     for file, document in manifests(tmp_path):
         if file == "tls-topology.yaml":
@@ -70,7 +69,7 @@ def test_manifests_are_valid(name, version, tmp_path, require):
         if file == "kustomization.yaml":
             continue
         kubernetes_validate.validate(document, version, strict=True)
-    assert kinds.count("StatefulSet") == (6 if name == "ring5" else 5)
+    assert kinds.count("StatefulSet") == 6
     assert {"ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Service"} < set(kinds)
 
 
@@ -142,9 +141,9 @@ def wanted_by_metadata(names):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("extras", [containers.EXTRAS, (*containers.EXTRAS, "dask", "tls")])
-def test_the_image_gets_what_nodes_need_and_no_more(extras):
+def test_the_image_gets_what_nodes_need_and_no_more():
     """All of it from the lock, hashes and all: what metadata says, and what is for tests not."""
+    extras = (*containers.EXTRAS, "dask", "tls")
     status, lock, _ = subset("base", *extras)
     assert status == 0
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -174,13 +173,6 @@ def test_the_image_is_what_deployments_expect():
     assert f"port {containers.API_PORT}" in re.sub(
         r'\("127.0.0.1", (\d+)\)', r"port \1", (DEPLOY / "healthcheck.py").read_text()
     )
-
-
-def test_no_stand_in_gets_into_the_files():
-    """They are for anybody with a registry."""
-    for name, text in files_under(DEPLOY).items():
-        assert "standin" not in text, name
-        assert "stand-in" not in text, name
 
 
 def test_no_key_of_a_mapping_is_written_twice():

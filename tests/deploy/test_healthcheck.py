@@ -80,14 +80,10 @@ def exit_status(monkeypatch):
 
 
 @pytest.mark.parametrize(("status", "ends"), [(200, 0), (503, 1)])
-def test_it_goes_by_what_the_service_says_of_itself(exit_status, status, ends):
+def test_it_goes_by_what_the_service_says_of_itself(exit_status, tmp_path, status, ends):
+    """Encrypted or not, whatever its certificate is for: it is this container's own."""
     with serving(status) as port:
         assert exit_status(port) == ends
-
-
-@pytest.mark.parametrize(("status", "ends"), [(200, 0), (503, 1)])
-def test_a_service_that_is_encrypted_is_asked_so(exit_status, tmp_path, status, ends):
-    """Whatever its certificate is for: it is this container's own."""
     authority = Authority()
     files = put(tmp_path, "a", authority.sign("elsewhere"), authority)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -9,9 +9,8 @@ import time
 
 import pytest
 
-from spillover.client import Answer, AsyncSpillover, OutcomeUnknown, Retries, SpilloverError
-from support.loop import turn, until
-from support.waiting import slack
+from spillover.client import Answer, AsyncSpillover, SpilloverError
+from support.loop import until
 
 SERVED_WITHIN_S = 1.0
 DYING_S = 0.1
@@ -50,14 +49,13 @@ def _answers(cluster, killed_s, answers):
     return any(one.path[0] == cluster for one in later)
 
 
-def _kill_while_asked(urls, pid, *, asked_after_s, retries=None, back=""):
+def _kill_while_asked(urls, pid):
     """Eight ask the first node, which is killed; eight more begin once that is seen. They go on
-    for a while, from when `back` answers again if that is to. Gives when it was killed, and all
-    that was answered."""
+    until it answers again. Gives when it was killed, and all that was answered."""
 
     async def main():
         answers, stop = [], asyncio.Event()
-        async with AsyncSpillover(urls, retries=retries) as client:
+        async with AsyncSpillover(urls) as client:
             async with asyncio.TaskGroup() as group:
                 for _ in range(8):
                     group.create_task(_asking(client, answers, stop))
@@ -67,45 +65,20 @@ def _kill_while_asked(urls, pid, *, asked_after_s, retries=None, back=""):
                 await until(lambda: client.nodes.choose(time.monotonic()) == urls[1], 1.0)
                 for _ in range(8):
                     group.create_task(_asking(client, answers, stop))
-                if back:
-                    await until(lambda: _answers(back, killed_s, answers), BACK_S, every_s=0.05)
-                await turn(asked_after_s)
+                await until(lambda: _answers("b", killed_s, answers), BACK_S, every_s=0.05)
                 stop.set()
             return killed_s, answers, client.stats
 
     return asyncio.run(main())
 
 
-def test_others_take_over_at_once_and_only_what_was_there_is_unknown(up, pair):
-    bed, urls = up(pair, "--seed", "1", "--no-restart")
-    homes = [urls["b"], urls["a"]]
-    killed_s, answers, stats = _kill_while_asked(
-        homes, bed.nodes()["b"], asked_after_s=1.5, retries=Retries(comeback_s=0.5)
-    )
-    dead_s = killed_s + DYING_S * slack()
-    lost = [begun_s for begun_s, _, outcome in answers if not isinstance(outcome, Answer)]
-    assert all(isinstance(one, Answer | OutcomeUnknown) for _, _, one in answers)
-    assert len(lost) <= 8
-    assert all(begun_s <= dead_s for begun_s in lost)
-    after = [(took_s, one) for begun_s, took_s, one in answers if begun_s > dead_s]
-    assert len(after) > 50
-    assert max(took_s for took_s, _ in after) < SERVED_WITHIN_S * slack()
-    assert all(one.path[0] == "a" for _, one in after)
-    assert stats.failed == len(lost)
-    assert bed.end() == 0
-
-
 def test_a_node_that_comes_back_costs_no_error(up, pair):
-    """What it had is sent to it again, under the same names."""
+    """Others take over meanwhile; what it had is sent to it again, under the same names."""
     bed, urls = up(pair, "--seed", "1")
-    homes = [urls["b"], urls["a"]]
-    killed_s, answers, stats = _kill_while_asked(
-        homes, bed.nodes()["b"], asked_after_s=1.0, back="b"
-    )
+    killed_s, answers, stats = _kill_while_asked([urls["b"], urls["a"]], bed.nodes()["b"])
     assert all(isinstance(outcome, Answer) for _, _, outcome in answers)
     after = [one.path[0] for begun_s, _, one in answers if begun_s > killed_s + DYING_S]
     assert {"a", "b"} == set(after)
-    assert after[-1] == "b"
     assert stats.retries >= 1
     assert stats.failed == 0
     assert bed.end() == 0

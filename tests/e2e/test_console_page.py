@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from support.commands import SPILLOVER
 from support.console_page import cluster, fact, give_secret, has_no_sideways_scroll, tile
-from support.ports import free_ports
+from support.ports import free_ports, free_row
 from support.queue_service import Producer
 from support.waiting import slack
 
@@ -43,6 +44,16 @@ def three(tmp_path):
     path = tmp_path / "three.yaml"
     path.write_text(THREE)
     return str(path)
+
+
+@pytest.fixture(scope="module")
+def shared(module_start, tmp_path_factory):
+    """A testbed of three for tests that leave it as it was, and its urls."""
+    file = tmp_path_factory.mktemp("three") / "three.yaml"
+    file.write_text(THREE)
+    options = ("--json", "--seed", "1", "--port", str(free_row(3)))
+    bed = module_start(*SPILLOVER, "up", str(file), *options)
+    return bed, bed.ready()
 
 
 def test_it_shows_what_the_state_says(three, up, ask, opened, expect, start):
@@ -84,11 +95,34 @@ def test_it_shows_what_the_state_says(three, up, ask, opened, expect, start):
         expect(shown.locator("tbody tr").first.locator("td")).to_have_count(12)
 
 
-def test_it_goes_on_when_a_node_dies(three, up, generate, opened, expect):
+def test_it_fits_a_phone_and_both_themes(shared, opened, expect):
+    """Nothing sticks out, whatever is open; dark or light as the system has it, or as chosen."""
+    _, urls = shared
+    with opened(urls["a"], width=360, height=740, has_touch=True, color_scheme="dark") as page:
+        expect(page.locator(".map [data-cluster]")).to_have_count(3)
+        assert has_no_sideways_scroll(page)
+        dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        expect(page.locator("#theme")).to_contain_text("light")  # what a press makes of it
+        page.locator("#theme").click()
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") != dark
+        page.reload()
+        expect(page.locator("html")).to_have_attribute("data-theme", "light")
+        cluster(page, "c").click()
+        expect(page.locator("#cluster h2")).to_have_text("Cluster c")
+        page.locator("[data-kind=started]").click()
+        assert has_no_sideways_scroll(page)
+    with opened(urls["a"], width=1000, height=700, color_scheme="light") as page:
+        expect(page.locator("html")).to_have_attribute("data-theme", "light")
+        assert has_no_sideways_scroll(page)
+
+
+def test_it_goes_on_when_a_node_dies(shared, generate, opened, expect):
     """Under load; a decision of just now is explained; the dead one is marked, and the others'
     figures keep moving."""
-    bed, urls = up(three, "--seed", "1")
-    generate(urls, "--workload", "poisson", "--rate", "345", "--duration-s", "30", "--seed", "1")
+    bed, urls = shared
+    load = generate(
+        urls, "--workload", "poisson", "--rate", "345", "--duration-s", "30", "--seed", "1"
+    )
     with opened(urls["a"]) as page:
         page.locator('[data-kind="forwarded"]').click()
         badge = page.locator("#decisions tbody .badge").first
@@ -113,12 +147,13 @@ def test_it_goes_on_when_a_node_dies(three, up, generate, opened, expect):
         page.mouse.move(1, 1)
         expect(page.locator("#decisions tbody button").first).not_to_have_text(before)
         expect(page.locator("#connection")).to_have_text("live")
+        load.process.kill()
 
 
-def test_it_says_when_its_own_node_is_gone(three, up, ask, opened, expect):
+def test_it_says_when_its_own_node_is_gone(shared, ask, opened, expect):
     """Killed or frozen: since when, and that what is shown is old; live again when it is back. Its
     buttons work before."""
-    bed, urls = up(three, "--seed", "1")
+    bed, urls = shared
     with opened(urls["a"]) as page:
         drains_and_resumes(page, urls, ask, expect)
         cluster(page, "a").click()
@@ -211,27 +246,6 @@ def test_it_asks_for_an_api_token_and_keeps_it_in_the_tab(
     assert asked
     assert not [url for url in asked if any(secret in url for secret in secrets.values())]
     assert bed.end() == 0
-
-
-def test_it_fits_a_phone_and_both_themes(three, up, opened, expect):
-    """Nothing sticks out, whatever is open; dark or light as the system has it, or as chosen."""
-    _, urls = up(three, "--seed", "1")
-    with opened(urls["a"], width=360, height=740, has_touch=True, color_scheme="dark") as page:
-        expect(page.locator(".map [data-cluster]")).to_have_count(3)
-        assert has_no_sideways_scroll(page)
-        dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        expect(page.locator("#theme")).to_contain_text("light")  # what a press makes of it
-        page.locator("#theme").click()
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") != dark
-        page.reload()
-        expect(page.locator("html")).to_have_attribute("data-theme", "light")
-        cluster(page, "c").click()
-        expect(page.locator("#cluster h2")).to_have_text("Cluster c")
-        page.locator("[data-kind=started]").click()
-        assert has_no_sideways_scroll(page)
-    with opened(urls["a"], width=1000, height=700, color_scheme="light") as page:
-        expect(page.locator("html")).to_have_attribute("data-theme", "light")
-        assert has_no_sideways_scroll(page)
 
 
 def test_a_lease_member_shows_owners(

@@ -70,7 +70,8 @@ def put(url, body):
 
 
 def test_two_processes_are_one_cluster(two, ask, until):
-    _, url, other = two
+    """And neither outlives the process that was started."""
+    running, url, other = two
     until(lambda: neighbors_hear(ask, url, other))
 
     # A name is found, whichever process is asked.
@@ -98,8 +99,13 @@ def test_two_processes_are_one_cluster(two, ask, until):
     with refused.value as told:
         assert b"with --processes the configuration is fixed" in told.read()
 
+    are_clients_of_one_cluster(url, until)
+    running.look()
+    running.process.kill()
+    running.nothing_left()
 
-def test_a_process_that_is_killed_is_started_again(two, ask, until, tmp_path):
+
+def test_a_process_that_is_killed_is_started_again_and_all_end_together(two, ask, until, tmp_path):
     running, url, other = two
     until(lambda: neighbors_hear(ask, url, other))
     file = tmp_path / "two.yaml"  # which all have read
@@ -116,12 +122,13 @@ def test_a_process_that_is_killed_is_started_again(two, ask, until, tmp_path):
     assert sum(float(line.rpartition(" ")[2]) for line in servers) == 4.0
     assert "process has ended process=1 status=-9" in running.stderr
     assert {state_of(ask, url).get("policy") for _ in range(16)} == {"two-choice"}
+    assert running.end(signal.SIGTERM, 30.0) == 0
+    running.nothing_left()
 
 
-def test_clients_of_two_processes_are_clients_of_one_cluster(two, until):
+def are_clients_of_one_cluster(url, until):
     """Each is told how many there are in all and where it stands among them; a goodbye ends its
     session, whichever process it comes to."""
-    _, url, _ = two
     names = [f"client-{number}" for number in range(8)]
     with ExitStack() as sessions:
         for name in names:
@@ -148,19 +155,6 @@ def goodbye(url, name):
     asked = urllib.request.Request(f"{url}/session?client={name}", method="DELETE")  # noqa: S310
     with urllib.request.urlopen(asked, timeout=10) as answer:  # noqa: S310 - loopback
         return json.loads(answer.read())
-
-
-def test_all_processes_end_with_the_one_that_was_started(two, until):
-    running, _, _ = two
-    assert running.end(signal.SIGTERM, 30.0) == 0
-    running.nothing_left()
-
-
-def test_no_process_outlives_the_one_that_was_started(two):
-    running, _, _ = two
-    running.look()
-    running.process.kill()
-    running.nothing_left()
 
 
 def test_a_start_that_fails_is_told_once(tmp_path, spillover):

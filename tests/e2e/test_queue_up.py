@@ -5,25 +5,33 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
+from spillover.cli import main
 from spillover.client import produce
+from support.commands import SPILLOVER
 from support.queue_service import Producer, call, fetched, until
 
-SPILLOVER = (sys.executable, "-m", "spillover")
+
+@pytest.fixture
+def told(capsys, monkeypatch):
+    """`told(*words)`: what a command says that ends well, in this process; of another status, its
+    one line."""
+    monkeypatch.delenv("SPILLOVER_TOKEN", raising=False)
+    monkeypatch.setenv("SPILLOVER_CA_FILE", "")
+
+    def run(*words: str, status: int = 0) -> str:
+        capsys.readouterr()
+        assert main(list(words)) == status
+        out, err = capsys.readouterr()
+        assert status == 0 or err.count("\n") == 1
+        return out if status == 0 else err
+
+    return run
 
 
-def told(*words: str) -> str:
-    """What a command says that ends well."""
-    done = subprocess.run([*SPILLOVER, *words], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_producers_that_know_each_other_and_how_operators_see_them(start, tmp_path) -> None:
+def test_producers_that_know_each_other_and_how_operators_see_them(start, told, tmp_path) -> None:
     bed = start(*SPILLOVER, "up", "--queue", "3", "--json", "--store", str(tmp_path))
     until(lambda: bed.stdout.endswith("\n") or bed.process.poll() is not None)
     ready = json.loads(bed.stdout)
@@ -43,11 +51,7 @@ def test_producers_that_know_each_other_and_how_operators_see_them(start, tmp_pa
     third.tell(grant, "ack")
     assert "producer p3 is drained" in told("drain", third.url)
     assert "producer p3 takes objects" in told("resume", third.url)
-    unknown = subprocess.run(
-        [*SPILLOVER, "explain", first.url, "nobody"], check=False, capture_output=True, text=True
-    )
-    assert unknown.returncode == 1
-    assert unknown.stderr.count("\n") == 1
+    told("explain", first.url, "nobody", status=1)
     assert bed.end(signal.SIGTERM) == 0
     assert not bed.left()
 
@@ -62,9 +66,8 @@ def tell(payload):
 """Of a handler: whose child the process is in which it runs."""
 
 
-def test_producers_with_api_tokens(start, tmp_path, monkeypatch) -> None:
+def test_producers_with_api_tokens(start, told, tmp_path) -> None:
     """They find each other's objects; who shows none is told so in a line; who works shows one."""
-    monkeypatch.delenv("SPILLOVER_TOKEN", raising=False)
     tokens = tmp_path / "tokens.yaml"
     secrets = {}
     for name, *roles in (("worker", "submit", "read"), ("alice", "operate")):
@@ -82,12 +85,8 @@ def test_producers_with_api_tokens(start, tmp_path, monkeypatch) -> None:
     states = json.loads(told("status", first, "--json", *shown["alice"]))["producers"]
     assert [states[name]["buffered"] for name in ("p1", "p2")] == [0, 1]
     working = ("queue", "work", "--producer", first, "--handler", "sleep")
-    refused = subprocess.run(
-        [*SPILLOVER, *working], check=False, capture_output=True, text=True, timeout=30
-    )
-    assert refused.returncode == 1
-    assert "401 unauthenticated expected an API token" in refused.stderr
-    assert refused.stderr.count("\n") == 1
+    refused = told(*working, status=1)
+    assert "401 unauthenticated expected an API token" in refused
     (tmp_path / "whereabouts.py").write_text(WHEREABOUTS)
     handler = ("--handler", "python:whereabouts:tell", "--workers", "process")
     worker = start(*SPILLOVER, *working[:-2], *handler, *shown["worker"], cwd=tmp_path)
@@ -104,11 +103,10 @@ def test_producers_with_api_tokens(start, tmp_path, monkeypatch) -> None:
     assert not bed.left()
 
 
-def test_producers_with_certificates(start, monkeypatch) -> None:
+def test_producers_with_certificates(start, told) -> None:
     """Objects go from one to the other; clients and commands believe whom the file vouches for, and
     a hangup ends nothing."""
     pytest.importorskip("cryptography")
-    monkeypatch.setenv("SPILLOVER_CA_FILE", "")
     bed = start(*SPILLOVER, "up", "--queue", "2", "--tls", "--json")
     until(lambda: bed.stdout.endswith("\n") or bed.process.poll() is not None)
     ready = json.loads(bed.stdout)
@@ -118,12 +116,8 @@ def test_producers_with_certificates(start, monkeypatch) -> None:
         queue.put(b"{}", content_type="application/json")
     bed.process.send_signal(signal.SIGHUP)
     working = ("queue", "work", "--producer", first, "--handler", "sleep")
-    refused = subprocess.run(
-        [*SPILLOVER, *working], check=False, capture_output=True, text=True, timeout=30
-    )
-    assert refused.returncode == 1
-    assert "its certificate is not believed" in refused.stderr
-    assert refused.stderr.count("\n") == 1
+    refused = told(*working, status=1)
+    assert "its certificate is not believed" in refused
     worker = start(*SPILLOVER, *working, *trusting)
 
     def states() -> dict[str, dict[str, int]]:
@@ -137,11 +131,3 @@ def test_producers_with_certificates(start, monkeypatch) -> None:
     assert worker.end(signal.SIGTERM) == 0
     assert bed.end(signal.SIGTERM) == 0
     assert not bed.left()
-
-
-def test_a_store_without_producers_is_refused() -> None:
-    done = subprocess.run(
-        [*SPILLOVER, "up", "--store", "x"], check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert "--store: expected --queue N beside it" in done.stderr

@@ -14,9 +14,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
 from spillover.client import Spillover
+from support.commands import SPILLOVER
+from support.ports import free_row
 from support.site_of_nodes import (
     SERVERS,
     TOPOLOGY,
@@ -38,31 +39,46 @@ clusters:
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def backend():
     with Backend() as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
 
 
-@pytest.fixture
-def site(up, tmp_path, backend):
-    """Three nodes: `site(*options)` gives the bed and its urls."""
+@pytest.fixture(scope="module")
+def site(module_start, tmp_path_factory, backend):
+    """`site(*options)`: a site of two nodes beside another one, once they share; its urls."""
 
-    def up_it(*options, nodes=2):
+    def up_it(*options):
+        directory = tmp_path_factory.mktemp("site")
         port = backend.server_address[1]
-        (tmp_path / "site.yaml").write_text(TOPOLOGY % (SERVERS, nodes, port, port))
-        return up("site.yaml", *options, cwd=tmp_path)
+        (directory / "site.yaml").write_text(TOPOLOGY % (SERVERS, 2, port, port))
+        more = ("--json", "--port", str(free_row(3)), *options)
+        bed = module_start(*SPILLOVER, "up", "site.yaml", *more, cwd=directory)
+        return bed, bed.ready()
 
     return up_it
 
 
-def test_a_name_is_found_at_both_nodes(site, backend, until):
+@pytest.fixture(scope="module")
+def bed_of_all(site):
+    """For what leaves a site as it was, or waits until it is."""
     bed, urls = site()
+    yield bed, urls
+    assert bed.end() == 0
+
+
+@pytest.fixture
+def bed(bed_of_all, until):
+    until(lambda: shares_are_whole(bed_of_all[1]), 30.0, "two nodes that share")
+    return bed_of_all
+
+
+def test_a_name_is_found_at_both_nodes(bed, backend, until):
+    _, urls = bed
     nodes = [urls["a/1"], urls["a/2"]]
-    until(lambda: shares_are_whole(urls), what="two nodes that share")
     for number in range(8):
         name, here, there = f"n-{number}", nodes[number % 2], nodes[1 - number % 2]
         status, _, first = call(
@@ -95,107 +111,42 @@ def test_a_name_is_found_at_both_nodes(site, backend, until):
     assert [call(f"{url}/requests/nobody")[2]["reason"] for url in nodes] == ["unknown_request"] * 2
     status, _, cancelled = call(f"{nodes[1]}/requests/{unnamed['id']}", "DELETE")
     assert (status, cancelled["state"]) == (200, "done")
-    assert bed.end() == 0
 
 
-def test_servers_go_to_the_node_that_has_requests(site, backend):
+def test_servers_go_to_the_node_that_has_requests(bed, backend):
     """All clients are at one node, and all servers of the site work for them."""
-    bed, urls = site()
+    _, urls = bed
+    backend.most = 0
     with Spillover([urls["a/1"]]) as spillover:
         answers = list(spillover.map(list(range(60)), at_most=12))
     assert [answer.result for answer in answers] == list(range(60))
     assert backend.most == SERVERS
-    assert bed.end() == 0
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_node_is_killed_under_load(site, backend, until, number):
+def test_a_node_is_killed_under_load(bed, backend, until):
     """Clients with keys notice nothing, the other node has all servers soon, and there are never
     more requests at the backend than servers. What is dead comes back and has its part."""
-    bed, urls = site()
+    running, urls = bed
     nodes = [urls["a/1"], urls["a/2"]]
-    until(lambda: shares_are_whole(urls), what="two nodes that share")
+    backend.most = 0
     with load(nodes, until) as more:
-        os.kill(bed.nodes()[f"a/{number}"], signal.SIGKILL)
-        killed_s, at = time.monotonic(), nodes[2 - number]
+        os.kill(running.nodes()["a/1"], signal.SIGKILL)
+        killed_s, at = time.monotonic(), nodes[1]
         until(
-            lambda: share(at) == (SERVERS, [3 - number]),
+            lambda: share(at) == (SERVERS, [2]),
             what="all servers at the node that is left",
         )
         assert time.monotonic() - killed_s < 2.0 * slack()
         until(lambda: shares_are_whole(urls), what="both nodes again")
         more()
     assert backend.most <= SERVERS
-    assert bed.end() == 0
 
 
-def test_nodes_are_restarted_under_load_one_after_the_other(site, backend, until):
-    """No client notices, and no name runs twice."""
-    bed, urls = site()
-    nodes = [urls["a/1"], urls["a/2"]]
-    until(lambda: shares_are_whole(urls), what="two nodes that share")
-    with load(nodes, until) as more:
-        for name in ("a/1", "a/2"):
-            pid = bed.nodes()[name]
-            os.kill(pid, signal.SIGTERM)
-            until(lambda: bed.nodes().get(name, pid) != pid, 30.0, "a new process")  # noqa: B023
-            until(lambda: shares_are_whole(urls), 30.0, "both nodes again")
-            more()
-    assert backend.most <= SERVERS
-    assert set(backend.times.values()) == {1}
-    assert bed.end() == 0
-
-
-def test_a_cluster_gets_more_nodes_and_fewer_under_load(site, backend, free_ports, until):
-    """From one to three and back: no client notices, no name runs twice, and the backend never has
-    more than the servers."""
-    bed, urls = site(nodes=1)
-    first = urls["a"]
-    nodes = [first, *(f"http://127.0.0.1:{port}" for port in free_ports(2))]
-    with load([first], until) as more_at_first:
-        go_by(urls["b"], nodes=[{"url": url} for url in nodes])
-        until(lambda: members(nodes) == [[1, 2, 3]] * 3, 60.0, "three nodes that share")
-        with load([*nodes[1:], first], until, of="new") as more:
-            go_by(first, nodes=[{"url": first}])
-            until(lambda: members([first]) == [[1]], 60.0, "the first node alone")
-            until(lambda: set(bed.nodes()) == {"a", "b"}, 60.0, "the end of the others")
-            more()
-        assert share(first) == (SERVERS, [1])
-        more_at_first()
-    assert backend.most <= SERVERS
-    assert set(backend.times.values()) == {1}
-    assert bed.end() == 0
-
-
-def go_by(url, **changed):
-    """Sets the configuration: that which there is, with another cluster a."""
-    told = call(f"{url}/admin/config")[2]
-    topology = yaml.safe_load(told["topology"])
-    (own,) = [one for one in topology["clusters"] if one["id"] == "a"]
-    for name in ("url", "nodes"):
-        own.pop(name, None)
-    own |= changed
-    put = {"if_version": told["version"], "topology": topology}
-    assert call(f"{url}/admin/config", "PUT", put)[0] == 200
-
-
-def members(nodes):
-    """Which nodes each of these hears, as far as it answers."""
-    found = []
-    for url in nodes:
-        try:
-            found.append((call(f"{url}/state")[2].get("site") or {}).get("members"))
-        except OSError:
-            found.append(None)
-    return found
-
-
-def test_a_node_that_drains_does_not_speak_for_its_cluster(site, backend, until):
+def test_a_node_that_drains_does_not_speak_for_its_cluster(bed, backend, until):
     """Its neighbor listens to the other node, and is answered what it has at this one. Only where
     all drain, it is told so."""
-    bed, urls = site()
+    _, urls = bed
     nodes = [urls["a/1"], urls["a/2"]]
-    until(lambda: shares_are_whole(urls), what="two nodes that share")
     with ThreadPoolExecutor(1) as pool, Spillover([urls["b"]]) as spillover:
         for node in nodes:
             until(lambda: a_at(urls["b"])["accept_probability"], what="a cluster that accepts")
@@ -214,7 +165,6 @@ def test_a_node_that_drains_does_not_speak_for_its_cluster(site, backend, until)
         for node in nodes:
             call(f"{node}/admin/resume", "POST")
         until(lambda: a_at(urls["b"])["accept_probability"], what="a cluster that is back")
-    assert bed.end() == 0
 
 
 def a_at(url):
@@ -227,25 +177,22 @@ def told_to_drain(neighbor):
     return neighbor["alive"] and not neighbor["accept_probability"]
 
 
-def test_a_node_ends_once_its_clients_have_the_answers_of_other_nodes(site, backend, until):
-    bed, urls = site()
-    until(lambda: shares_are_whole(urls), what="two nodes that share")
-    at, named = f"{urls['a/2']}/requests", {"idempotency_key": name_of(1)}
+def test_a_node_ends_once_its_clients_have_the_answers_of_other_nodes(bed, backend, until):
+    running, urls = bed
+    at, named = f"{urls['a/2']}/requests", {"idempotency_key": name_of(1, "ends")}
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(call, at, "POST", {"payload": {"takes_s": 2.0}}, **named)
+        asked = pool.submit(call, at, "POST", {"payload": {"takes_s": 1.0}}, **named)
         until(lambda: backend.running, what="a request under way")
-        pid = bed.nodes()["a/2"]
+        pid = running.nodes()["a/2"]
         os.kill(pid, signal.SIGTERM)
         assert asked.result()[0] == 200
-        until(lambda: bed.nodes().get("a/2", pid) != pid, 30.0, "a new process")
-    assert bed.end() == 0
+        until(lambda: running.nodes().get("a/2", pid) != pid, 30.0, "a new process")
 
 
-def test_a_node_is_not_drained_while_a_client_waits_for_another_nodes_answer(site, backend, until):
+def test_a_node_is_not_drained_while_a_client_waits_for_another_nodes_answer(bed, backend, until):
     """Nor is it waited for when the client has gone."""
-    bed, urls = site()
-    until(lambda: shares_are_whole(urls), what="two nodes that share")
-    body, named = {"payload": {"takes_s": 5.0}}, {"idempotency-key": name_of(1)}
+    _, urls = bed
+    body, named = {"payload": {"takes_s": 2.0}}, {"idempotency-key": name_of(1, "drains")}
     where = urlsplit(urls["a/2"])
     client = HTTPConnection(where.hostname, where.port)
     client.request("POST", "/requests", json.dumps(body), named)
@@ -255,28 +202,26 @@ def test_a_node_is_not_drained_while_a_client_waits_for_another_nodes_answer(sit
     client.close()
     until(lambda: call(f"{urls['a/2']}/state")[2]["drained"], what="a drained node")
     assert backend.running
+    call(f"{urls['a/2']}/admin/resume", "POST")
     assert call(f"{urls['a/1']}/requests", "POST", body, **named)[0] == 200  # it has gone on
-    assert bed.end() == 0
 
 
-def test_a_node_that_hangs_holds_nobody_up(site, until):
+def test_a_node_that_hangs_holds_nobody_up(bed):
     """What was passed on to it is soon another node's business, and not its client's deadline's."""
-    bed, urls = site()
-    until(lambda: shares_are_whole(urls), what="two nodes that share")
-    hung = bed.nodes()["a/1"]
+    running, urls = bed
+    hung = running.nodes()["a/1"]
     os.kill(hung, signal.SIGSTOP)
     begun_s = time.monotonic()
     try:
-        named = {"idempotency_key": name_of(1)}
+        named = {"idempotency_key": name_of(1, "hangs")}
         status, _, answer = call(f"{urls['a/2']}/requests", "POST", {"payload": 1}, **named)
     finally:
         os.kill(hung, signal.SIGCONT)
     assert (status, answer["result"]) == (200, 1)
     assert time.monotonic() - begun_s < 8.0 * slack()
-    assert bed.end() == 0
 
 
-def test_nodes_of_a_site_prove_who_they_are(site, until):
+def test_nodes_of_a_site_prove_who_they_are(site):
     """With certificates the same holds, and whoever is no sibling is told so."""
     bed, urls = site("--tls")
     ca_file = bed.ready_line()["ca_file"]
@@ -290,49 +235,9 @@ def test_nodes_of_a_site_prove_who_they_are(site, until):
     assert bed.end() == 0
 
 
-def test_a_tenants_quota_counts_at_all_nodes(site, backend, spillover, tmp_path, until):
-    tokens = tmp_path / "tokens.yaml"
-    told = ("--name", "shop", "--tenant", "shop", "--role", "submit")
-    made = spillover("token", "new", "--json", "--append", str(tokens), *told)
-    shown = {"authorization": f"Bearer {made.result()['secret']}"}
-    tokens.write_text(tokens.read_text() + "  quota: {max_running: 1}\n")
-    bed, urls = site("--tokens", str(tokens))
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(
-            call, f"{urls['a/1']}/requests", "POST", {"payload": {"takes_s": 8.0}}, **shown
-        )
-        until(lambda: backend.running, what="a request under way")
-
-        def told_at_the_other():
-            return call(f"{urls['a/2']}/requests", "POST", {"payload": 1}, **shown)
-
-        until(lambda: told_at_the_other()[2].get("reason") == "rate_limited", 6.0, "the quota")
-        assert asked.result()[0] == 200
-    until(lambda: told_at_the_other()[0] == 200, what="room again")
-    assert bed.end() == 0
-
-
-def test_who_may_only_read_is_told_why_by_any_node(site, spillover, tmp_path):
-    """An explanation needs no role to submit, wherever the request is."""
-    tokens = tmp_path / "tokens.yaml"
-    shown = {}
-    for role in ("submit", "read"):
-        told = ("--name", role, "--tenant", "shop", "--role", role)
-        made = spillover("token", "new", "--json", "--append", str(tokens), *told)
-        shown[role] = {"authorization": f"Bearer {made.result()['secret']}"}
-    bed, urls = site("--tokens", str(tokens))
-    nodes = [urls["a/1"], urls["a/2"]]
-    named = {"idempotency_key": "k", **shown["submit"]}
-    assert call(f"{nodes[0]}/requests", "POST", {"payload": 1}, **named)[0] == 200
-    assert [call(f"{url}/explain/k", **shown["read"])[0] for url in nodes] == [200] * 2
-    assert [call(f"{url}/explain/nobody", **shown["read"])[0] for url in nodes] == [404] * 2
-    assert call(f"{nodes[0]}/requests/k", "DELETE", **shown["read"])[0] == 403
-    assert bed.end() == 0
-
-
-def test_who_is_no_sibling_hears_nothing_of_the_site(site, spillover, free_ports, tmp_path):
+def test_who_is_no_sibling_hears_nothing_of_the_site(bed, spillover, free_ports, tmp_path):
     """Also a node that goes by another topology: it ends, and does not take all servers."""
-    bed, urls = site()
+    _, urls = bed
     for path in ("siblings?node=2", "site/requests/x"):
         status, _, problem = call(f"{urls['a/1']}/peer/v2/{path}", spillover_peer="from=b&to=a")
         assert (status, problem["reason"]) == (403, "not_a_neighbor")
@@ -350,7 +255,37 @@ def test_who_is_no_sibling_hears_nothing_of_the_site(site, spillover, free_ports
     third = spillover(
         "node", "--topology", "other.yaml", "--cluster", "a", "--node", "3", cwd=tmp_path
     )
-    assert third.process.wait(30) == 2
+    assert third.process.wait(60) == 2
     expected = "--topology: cluster a: expected that of its other nodes, node "
     assert third.stderr.splitlines()[-1].startswith(f"spillover: {expected}")
+
+
+def test_who_may_do_what_holds_at_all_nodes(site, backend, spillover, tmp_path, until):
+    """A tenant's quota counts at all of them; who may only read is told why, wherever the request
+    is."""
+    tokens, shown = tmp_path / "tokens.yaml", {}
+    for role in ("read", "submit"):
+        told = ("--name", role, "--tenant", "shop", "--role", role)
+        made = spillover("token", "new", "--json", "--append", str(tokens), *told)
+        shown[role] = {"authorization": f"Bearer {made.result()['secret']}"}
+    quota = "  quota: {max_running: 1}\n"
+    tokens.write_text(tokens.read_text().replace("- name", f"{quota}- name")[len(quota) :] + quota)
+    bed, urls = site("--tokens", str(tokens))
+    one, other = (f"{urls[node]}/requests" for node in ("a/1", "a/2"))
+    named, read = {"idempotency_key": "k", **shown["submit"]}, shown["read"]
+
+    def told_at_the_other():
+        return call(other, "POST", {"payload": 1}, **shown["submit"])
+
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(call, one, "POST", {"payload": {"takes_s": 9.0}}, **named)
+        until(lambda: backend.running, what="a request under way")
+        until(lambda: told_at_the_other()[2].get("reason") == "rate_limited", 6.0, "the quota")
+        call(f"{one}/k", "DELETE", **shown["submit"])
+        assert asked.result()[0] == 409
+    until(lambda: told_at_the_other()[0] == 200, what="room again")
+    for url in (urls["a/1"], urls["a/2"]):
+        assert call(f"{url}/explain/k", **read)[0] == 200
+        assert call(f"{url}/explain/nobody", **read)[0] == 404
+    assert call(f"{one}/k", "DELETE", **read)[0] == 403
     assert bed.end() == 0

@@ -76,8 +76,6 @@ def test_operators_believe_it_too(urls, ca_file, monkeypatch, capsys):
 
 
 def test_a_hangup_has_new_certificates_shown(bed, urls, ca_file):
-    """Those of all nodes, which go on."""
-
     def shown():
         return [ssl.get_server_certificate(("127.0.0.1", port)) for port in ports]
 
@@ -98,7 +96,6 @@ def test_keys_are_the_owners_alone(bed, ca_file):
 
 
 def test_a_cluster_that_is_added_gets_a_certificate(bed, urls, ca_file, tmp_path, capsys):
-    """It is believed by those who were there."""
     ca = ("--ca-file", ca_file)
     assert main(["config", "get", urls["a"], *ca]) == 0
     port = int(urls["b"].rpartition(":")[2]) + 1
@@ -117,19 +114,3 @@ def test_a_cluster_that_is_added_gets_a_certificate(bed, urls, ca_file, tmp_path
         return [one["alive"] for one in told.get("neighbors", [])] == [True]
 
     until(hears_all)
-
-
-@pytest.mark.parametrize(
-    ("lines", "options", "words"),
-    [
-        ("url: 'http://127.0.0.1:1'", ["--tls"], "url: expected https:// or none with --tls"),
-        ("url: 'https://127.0.0.1:1'", [], "url: expected http:// or none without --tls"),
-        ("peer_url: 'http://127.0.0.1:1'", ["--tls"], "peer_url: expected https:// or none"),
-    ],
-)
-def test_urls_that_contradict_the_option(lines, options, words, tmp_path, capsys):
-    """Told before anything is started."""
-    file = tmp_path / "sites.yaml"
-    file.write_text(f"name: sites\nclusters: [{{id: a, servers: 1, {lines}}}]\n")
-    assert main(["up", str(file), *options]) == 2
-    assert f"sites.yaml: clusters[0].{words}" in capsys.readouterr().err

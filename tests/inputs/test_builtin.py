@@ -36,14 +36,9 @@ def test_builtin_keeps_the_papers_policy(name: str) -> None:
     assert "policy: paper\n" in short_text(topology)
 
 
-def test_ring_is_a_cycle_in_order() -> None:
-    """In ring5 each cluster is linked to the next and the last to the first."""
+def test_rings_are_cycles_and_chords_reach_the_next_two() -> None:
     between = [link.between for link in load_topology("ring5").links]
     assert between == [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("e", "a")]
-
-
-def test_chord_reaches_the_next_two() -> None:
-    """In a chord each cluster is linked to the next and the one after it, around the circle."""
     neighbors = {neighbor.id for neighbor in load_topology("chord20").neighbors("t")}
     assert neighbors == {"a", "b", "s", "r"}
 

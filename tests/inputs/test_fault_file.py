@@ -81,169 +81,86 @@ KNOWN_ACTIONS = (
 )
 KNOWN_IDS = "expected a cluster id (a, b, c, d, e)"
 
-# Each case: the entries, then the whole message after "FILE: ".
-BAD_ENTRIES = {
-    "unknown cluster": (
-        "{at_s: 1, action: crash, cluster: z}",
-        f"faults[0].cluster: {KNOWN_IDS}, got 'z'",
+# Each case: an entry, then what is told behind "faults[0]".
+BAD_ENTRIES = [
+    ("action: crash, cluster: z", f".cluster: {KNOWN_IDS}, got 'z'"),
+    ("action: cut, between: [a, c]", ".between: expected a link of the topology, got a and c, whi"),
+    ("action: cut, from: a, to: a", ".from: expected a link of the topology, got a and a, which "),
+    ("at_s: -1, action: crash, cluster: a", ".at_s: expected a number of at least 0, got -1"),
+    ("at_s: null, action: crash, cluster: a", ".at_s: "),
+    ("at_s: .nan, action: crash, cluster: a", ".at_s: expected a number of at least 0, got nan"),
+    ("action: explode, cluster: a", f".action: expected one of {KNOWN_ACTIONS}, got 'explode'"),
+    ("action: [5]", ".action: expected text, got a list"),
+    ("action: crash, clustr: a", ".clustr: not a field of crash, did you mean cluster?"),
+    (
+        "action: slow, cluster: a, factor: 2, loss: 0.5",
+        ".loss: not a field of slow, expected at_s,",
     ),
-    "unknown link": (
-        "{at_s: 1, action: cut, between: [a, c]}",
-        "faults[0].between: expected a link of the topology, got a and c, which have none",
+    ("action: restart, cluster: a", ".action: expected restart only of a cluster that is crashed,"),
+    ("action: resume, cluster: a", ".action: expected resume only of a cluster that is paused, a "),
+    ("action: slow, cluster: a", ".factor: expected with slow, the field is missing"),
+    ("action: clock, cluster: a, rate: 0", ".rate: expected a number from 0.1 to 10, got 0"),
+    ("action: link, between: [a, b]", ".delay_ms: expected with link, the field is missing"),
+    ("action: link, between: [a, b], loss: 1.5", ".loss: expected a number from 0 to 1, got 1.5"),
+    ("action: link, from: a, to: b, delay_ms: -3", ".delay_ms: expected a number of at least 0, "),
+    ("action: heal", ".between: expected between, or from and to, the fields are missing"),
+    (
+        "action: heal, from: a, to: b, between: [a, b]",
+        ".between: expected either between, or from ",
     ),
-    "a link to itself": (
-        "{at_s: 1, action: cut, from: a, to: a}",
-        "faults[0].from: expected a link of the topology, got a and a, which have none",
+    ("action: heal, between: [a, b, c]", ".between: expected two cluster ids, got a list"),
+    ("cluster: a", ".action: expected a value, the field is missing"),
+]
+OF_UNLIKE = "expected only of a cluster whose servers are unlike, b's are alike"
+BAD_POOL_ENTRIES = [
+    ("action: down, cluster: b, server: s1", f".server: {OF_UNLIKE}"),
+    ("action: tokens, cluster: b, classes: {c1: 2}", f".classes: {OF_UNLIKE}"),
+    ("action: down, cluster: a", ".server: expected with down, the field is missing"),
+    (
+        "action: slow, cluster: a, server: s9, factor: 2",
+        ".server: expected a server of the cluster ",
     ),
-    "negative time": (
-        "{at_s: -1, action: crash, cluster: a}",
-        "faults[0].at_s: expected a number of at least 0, got -1",
+    ("action: up, cluster: a, server: s1", ".action: expected up only of a server that is down, "),
+    (
+        "action: crash, cluster: a, server: s1",
+        ".server: not a field of crash, expected at_s, action",
     ),
-    "no time": (
-        "{action: crash, cluster: a}",
-        "faults[0].at_s: expected a value, the field is missing",
+    ("action: tokens, cluster: a", ".classes: expected with tokens, the field is missing"),
+    ("action: tokens, cluster: a, classes: {c9: 2}", ".classes: expected a class of the cluster ("),
+    (
+        "action: tokens, cluster: a, servers: {s9: out}",
+        ".servers: expected a server of the cluster ",
     ),
-    "a time that is no number": (
-        "{at_s: .nan, action: crash, cluster: a}",
-        "faults[0].at_s: expected a number of at least 0, got nan",
+    (
+        "action: tokens, cluster: a, classes: {c1: 0}",
+        ".classes: expected at least 1 token for c1, ",
     ),
-    "descending times": (
-        "{at_s: 2, action: crash, cluster: a}, {at_s: 1.5, action: crash, cluster: b}",
+    (
+        "action: tokens, cluster: a, classes: {c1: 1.5}",
+        ".classes: expected a whole number for c1, ",
+    ),
+    (
+        "action: tokens, cluster: a, servers: {s1: 'off'}",
+        ".servers: expected out or in for s1, got",
+    ),
+    ("action: tokens, cluster: a, classes: [c1]", ".classes: expected a mapping by id, got a list"),
+]
+
+BAD_FILES = [
+    ("", "expected a mapping with the field faults, got nothing"),
+    ("- a\n", "expected a mapping with the field faults, got a list"),
+    ("{}", "faults: expected a list, the field is missing, expected faults and nothing"),
+    ("faults: []\nseed: 3\n", "seed: unknown field, expected faults and nothing else"),
+    ("faults: {a: 1}", "faults: expected a list, got a mapping"),
+    ("faults: [crash]", "faults[0]: expected a mapping of fields, got 'crash'"),
+    ("faults: [{action: crash, cluster: a}]", "faults[0].at_s: expected a value, the field is mis"),
+    (
+        "faults: [{at_s: 2, action: crash, cluster: a}, {at_s: 1.5, action: crash, cluster: b}]",
         "faults[1].at_s: expected times that do not descend, got 1.5 after 2",
     ),
-    "unknown action": (
-        "{at_s: 1, action: explode, cluster: a}",
-        f"faults[0].action: expected one of {KNOWN_ACTIONS}, got 'explode'",
-    ),
-    "an action that is no text": (
-        "{at_s: 1, action: [5]}",
-        "faults[0].action: expected text, got a list",
-    ),
-    "a misspelled field": (
-        "{at_s: 1, action: crash, clustr: a}",
-        "faults[0].clustr: not a field of crash, did you mean cluster?",
-    ),
-    "a field of another action": (
-        "{at_s: 1, action: slow, cluster: a, factor: 2, loss: 0.5}",
-        "faults[0].loss: not a field of slow, expected at_s, action, cluster, node, server, factor",
-    ),
-    "restart of the living": (
-        "{at_s: 1, action: restart, cluster: a}",
-        "faults[0].action: expected restart only of a cluster that is crashed, a is up",
-    ),
-    "resume without pause": (
-        "{at_s: 1, action: resume, cluster: a}",
-        "faults[0].action: expected resume only of a cluster that is paused, a is up",
-    ),
-    "slow by nothing": (
-        "{at_s: 1, action: slow, cluster: a}",
-        "faults[0].factor: expected with slow, the field is missing",
-    ),
-    "a clock that stands": (
-        "{at_s: 1, action: clock, cluster: a, rate: 0}",
-        "faults[0].rate: expected a number from 0.1 to 10, got 0",
-    ),
-    "a change of nothing": (
-        "{at_s: 1, action: link, between: [a, b]}",
-        "faults[0].delay_ms: expected with link, the field is missing",
-    ),
-    "more than all lost": (
-        "{at_s: 1, action: link, between: [a, b], loss: 1.5}",
-        "faults[0].loss: expected a number from 0 to 1, got 1.5",
-    ),
-    "negative delay": (
-        "{at_s: 1, action: link, from: a, to: b, delay_ms: -3}",
-        "faults[0].delay_ms: expected a number of at least 0, got -3",
-    ),
-    "no link at all": (
-        "{at_s: 1, action: heal}",
-        "faults[0].between: expected between, or from and to, the fields are missing",
-    ),
-    "both ways of naming": (
-        "{at_s: 1, action: heal, from: a, to: b, between: [a, b]}",
-        "faults[0].between: expected either between, or from and to",
-    ),
-    "three ends": (
-        "{at_s: 1, action: heal, between: [a, b, c]}",
-        "faults[0].between: expected two cluster ids, got a list",
-    ),
-    "an action that is missing": (
-        "{at_s: 1, cluster: a}",
-        "faults[0].action: expected a value, the field is missing",
-    ),
-    "an entry that is no mapping": (
-        "crash",
-        "faults[0]: expected a mapping of fields, got 'crash'",
-    ),
-}
-
-BAD_POOL_ENTRIES = {
-    "a server of alike ones": (
-        "{at_s: 1, action: down, cluster: b, server: s1}",
-        "server: expected only of a cluster whose servers are unlike, b's are alike",
-    ),
-    "tokens of alike servers": (
-        "{at_s: 1, action: tokens, cluster: b, classes: {c1: 2}}",
-        "classes: expected only of a cluster whose servers are unlike, b's are alike",
-    ),
-    "down without a server": (
-        "{at_s: 1, action: down, cluster: a}",
-        "server: expected with down, the field is missing",
-    ),
-    "an unknown server": (
-        "{at_s: 1, action: slow, cluster: a, server: s9, factor: 2}",
-        "server: expected a server of the cluster (s1, s2), got 's9'",
-    ),
-    "up without down": (
-        "{at_s: 1, action: up, cluster: a, server: s1}",
-        "action: expected up only of a server that is down, server s1 of a is up",
-    ),
-    "a crash of one server": (
-        "{at_s: 1, action: crash, cluster: a, server: s1}",
-        "server: not a field of crash, expected at_s, action, cluster, node",
-    ),
-    "nothing changed": (
-        "{at_s: 1, action: tokens, cluster: a}",
-        "classes: expected with tokens, the field is missing",
-    ),
-    "an unknown class": (
-        "{at_s: 1, action: tokens, cluster: a, classes: {c9: 2}}",
-        "classes: expected a class of the cluster (c1, c2), got 'c9'",
-    ),
-    "an unknown server, out": (
-        "{at_s: 1, action: tokens, cluster: a, servers: {s9: out}}",
-        "servers: expected a server of the cluster (s1, s2), got 's9'",
-    ),
-    "no tokens": (
-        "{at_s: 1, action: tokens, cluster: a, classes: {c1: 0}}",
-        "classes: expected at least 1 token for c1, got 0",
-    ),
-    "half a token": (
-        "{at_s: 1, action: tokens, cluster: a, classes: {c1: 1.5}}",
-        "classes: expected a whole number for c1, got 1.5",
-    ),
-    "a server that is neither out nor in": (
-        "{at_s: 1, action: tokens, cluster: a, servers: {s1: 'off'}}",
-        "servers: expected out or in for s1, got 'off'",
-    ),
-    "no mapping": (
-        "{at_s: 1, action: tokens, cluster: a, classes: [c1]}",
-        "classes: expected a mapping by id, got a list",
-    ),
-}
-
-BAD_FILES = {
-    "empty": ("", "expected a mapping with the field faults, got nothing"),
-    "a list": ("- a\n", "expected a mapping with the field faults, got a list"),
-    "no faults": (
-        "{}",
-        "faults: expected a list, the field is missing, expected faults and nothing",
-    ),
-    "more": ("faults: []\nseed: 3\n", "seed: unknown field, expected faults and nothing else"),
-    "no list": ("faults: {a: 1}", "faults: expected a list, got a mapping"),
-    "syntax": ("faults: [", "line 1: expected YAML, got: did not find expected node content"),
-    "twice": ("faults: []\nfaults: []\n", "line 2: expected each field once, got 'faults' twice"),
-}
+    ("faults: [", "line 1: expected YAML, got: did not find expected node content"),
+    ("faults: []\nfaults: []\n", "line 2: expected each field once, got 'faults' twice"),
+]
 
 
 def read(tmp_path, text, topology=RING5):
@@ -297,34 +214,28 @@ def test_what_happens_to_unlike_servers_is_read(tmp_path):
     )
 
 
-@pytest.mark.parametrize("case", BAD_POOL_ENTRIES)
-def test_bad_entries_about_unlike_servers_get_one_line(tmp_path, case):
-    """As all others."""
-    entry, expected = BAD_POOL_ENTRIES[case]
+@pytest.mark.parametrize(
+    ("entry", "expected", "topology"),
+    [
+        *((*case, RING5) for case in BAD_ENTRIES),
+        *((*case, POOLED) for case in BAD_POOL_ENTRIES),
+    ],
+)
+def test_bad_entries_get_one_line(tmp_path, entry, expected, topology):
+    entry = entry if "at_s" in entry else f"at_s: 1, {entry}"
     with pytest.raises(InputError) as raised:
-        read(tmp_path, f"faults: [{entry}]\n", POOLED)
-    assert str(raised.value) == f"{tmp_path / 'f.yaml'}: faults[0].{expected}"
+        read(tmp_path, f"faults: [{{{entry}}}]\n", topology)
+    assert str(raised.value).startswith(f"{tmp_path / 'f.yaml'}: faults[0]{expected}")
+    assert "\n" not in str(raised.value)
 
 
 def test_no_faults_are_no_trouble(tmp_path):
-    """An empty list is a schedule of nothing."""
     schedule = read(tmp_path, "faults: []\n")
     assert (len(schedule), schedule.last_s) == (0, 0.0)
 
 
-@pytest.mark.parametrize("case", BAD_ENTRIES)
-def test_bad_entries_get_one_line(tmp_path, case):
-    """It names the file, the entry and the field."""
-    entries, expected = BAD_ENTRIES[case]
-    with pytest.raises(InputError) as raised:
-        read(tmp_path, f"faults: [{entries}]\n")
-    assert str(raised.value) == f"{tmp_path / 'f.yaml'}: {expected}"
-
-
-@pytest.mark.parametrize("case", BAD_FILES)
-def test_bad_files_get_one_line(tmp_path, case):
-    """It names the file, and the line where there is one."""
-    text, expected = BAD_FILES[case]
+@pytest.mark.parametrize(("text", "expected"), BAD_FILES)
+def test_bad_files_get_one_line(tmp_path, text, expected):
     with pytest.raises(InputError) as raised:
         read(tmp_path, text)
     assert str(raised.value).startswith(f"{tmp_path / 'f.yaml'}: {expected}")
@@ -333,7 +244,6 @@ def test_bad_files_get_one_line(tmp_path, case):
 
 @pytest.mark.slow
 def test_files_that_cannot_be_read(tmp_path):
-    """Missing, a directory, not text, or too many."""
     for name, content, expected in [
         ("missing", None, "expected a YAML file of faults or random:SEED, found no such file"),
         ("", None, "expected a file, got a directory"),
@@ -350,7 +260,6 @@ def test_files_that_cannot_be_read(tmp_path):
 
 @given(st.text(max_size=80))
 def test_no_text_makes_it_raise_anything_else(tmp_path_factory, text):
-    """Whatever is in the file."""
     path = tmp_path_factory.mktemp("faults") / "f.yaml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     try:
@@ -359,9 +268,8 @@ def test_no_text_makes_it_raise_anything_else(tmp_path_factory, text):
         assert "\n" not in str(error)  # noqa: PT017 - most texts raise, and some are fine
 
 
-@pytest.mark.parametrize("name", ["random:", "random:x", "random:-1", "random:1.5", "random:²"])
+@pytest.mark.parametrize("name", ["random:", "random:x", "random:-1", "random:²"])
 def test_random_schedules_need_a_seed(name):
-    """A whole number."""
     expected = f"{name}: expected random:SEED with a whole number as the seed"
     with pytest.raises(InputError, match=expected):
         load_faults(name, RING5, 1.0)
@@ -370,7 +278,7 @@ def test_random_schedules_need_a_seed(name):
 def test_random_schedules_fit_and_heal():
     """Whatever begins ends within the run, of every kind; the same seed gives the same."""
     kinds = Counter()
-    for seed in range(300):
+    for seed in range(100):
         schedule = load_faults(f"random:{seed}", RING5, 7.0)
         schedule.check(RING5)
         assert schedule == load_faults(f"random:{seed}", RING5, 7.0)
@@ -382,14 +290,14 @@ def test_random_schedules_fit_and_heal():
         assert balance["crash"] == balance["restart"]
         assert balance["pause"] == balance["resume"]
         assert balance["cut"] + balance["link"] == balance["heal"]
-    assert min(kinds[action] for action in FAULT_ACTIONS if action not in OF_POOLS | OF_SITES) > 30
+    assert min(kinds[action] for action in FAULT_ACTIONS if action not in OF_POOLS | OF_SITES) > 10
     assert not any(kinds[action] for action in OF_POOLS)
 
 
 def test_random_schedules_of_unlike_servers_fit_and_heal():
     """All that can happen to one of them, and ends again."""
     kinds = Counter()
-    for seed in range(300):
+    for seed in range(100):
         schedule = load_faults(f"random:{seed}", POOLED, 7.0)
         schedule.check(POOLED)
         limits, out = {"c1": 2, "c2": 1}, set()
@@ -404,11 +312,10 @@ def test_random_schedules_of_unlike_servers_fit_and_heal():
         balance = Counter(fault.action for fault in schedule.faults)
         assert balance["down"] == balance["up"]
     of_servers = [("down", True), ("up", True), ("slow", True), ("failing", True)]
-    assert min(kinds[kind] for kind in [*of_servers, ("tokens", False)]) > 30
+    assert min(kinds[kind] for kind in [*of_servers, ("tokens", False)]) > 10
 
 
 def test_random_schedules_of_one_cluster_alone():
-    """Without links, only clusters have trouble."""
     alone = load_topology("ring5")
     alone = type(alone)(name="alone", clusters=alone.clusters[:1])
     for seed in range(50):
@@ -417,7 +324,6 @@ def test_random_schedules_of_one_cluster_alone():
 
 
 def test_a_schedule_made_by_hand_is_checked_against_its_topology():
-    """As the simulator does before it runs one."""
     schedule = FaultSchedule("mine", (ClusterFault(at_s=1.0, action="crash", cluster="q"),))
     with pytest.raises(InputError, match=r"mine: faults\[0\].cluster: expected a cluster id"):
         schedule.check(RING5)
@@ -471,9 +377,9 @@ def test_a_node_that_is_not_there_is_refused_in_one_line(tmp_path, entry, proble
     assert f"faults[0].{problem}" in str(told.value)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_random_faults_fit_sites_of_several_nodes(seed):
-    random_faults(SITES, seed, 10.0)  # which checks them
+def test_random_faults_fit_sites_of_several_nodes():
+    for seed in range(20):
+        random_faults(SITES, seed, 10.0)  # which checks them
 
 
 def test_what_happens_to_a_cluster_happens_to_all_of_its_nodes(tmp_path):

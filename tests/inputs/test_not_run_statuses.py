@@ -32,46 +32,26 @@ def statuses_of(topology):
     ],
 )
 def test_what_is_read_is_written_again(tmp_path, more, handler, statuses):
-    """Also none at all."""
     topology = load(tmp_path, more, handler)
     assert statuses_of(topology) == statuses
     (tmp_path / "again.yaml").write_text(dump_topology(topology))
     assert statuses_of(load_topology(str(tmp_path / "again.yaml"))) == statuses
 
 
-BAD = {
-    "200": "[429, 200]",
-    "300": "[301]",
-    "600": "[600]",
-    "negative": "[-503]",
-    "twice": "[503, 429, 503]",
-    "text": "[busy]",
-    "quoted": '["503"]',
-    "fraction": "[503.5]",
-    "true": "[true]",
-    "null": "[null]",
-    "one": "503",
-    "in a list": "[[503]]",
-    "a mapping": "{503: 1}",
-    "huge": f"[{10**400}]",
-}
+NO_STATUSES = ("[429, 200]", "[301]", "[600]", "[-503]", "[503, 429, 503]", "[busy]", '["503"]')
+NO_LISTS = ("[503.5]", "[true]", "[null]", "503", "[[503]]", "{503: 1}", f"[{10**400}]")
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_what_is_not(tmp_path, case):
+@pytest.mark.parametrize("told", NO_STATUSES + NO_LISTS, ids=lambda told: told[:20])
+def test_what_is_not(tmp_path, told):
     """File, field and what was expected, in one line."""
-    with pytest.raises(InputError) as caught:
-        load(tmp_path, f", not_run_statuses: {BAD[case]}")
-    line = str(caught.value)
-    assert "t.yaml" in line
-    assert "not_run_statuses" in line
-    assert "expected" in line
-    assert "\n" not in line
-    assert len(line) < 300
+    with pytest.raises(InputError, match=r"t\.yaml.*not_run_statuses.*expected") as caught:
+        load(tmp_path, f", not_run_statuses: {told}")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
 
 
 def test_only_along_with_a_handler_of_a_service(tmp_path):
-    """Nothing else has statuses."""
     with pytest.raises(InputError, match=r"not_run_statuses.*http: or proxy: handler"):
         load(tmp_path, ", not_run_statuses: [404]", handler="sleep")
 

@@ -83,7 +83,6 @@ def test_the_pool_of_figure_11():
     ],
 )
 def test_faults_of_a_file(text, complaint, tmp_path):
-    """One line: the file, the field, what was expected."""
     with pytest.raises(InputError) as raised:
         read(tmp_path, text)
     assert str(raised.value).startswith(f"{tmp_path / 'rack.yaml'}: {complaint}")
@@ -91,7 +90,6 @@ def test_faults_of_a_file(text, complaint, tmp_path):
 
 
 def test_files_that_cannot_be_read(tmp_path):
-    """Neither a name nor a file, a directory, no text, far too long."""
     with pytest.raises(InputError, match=r"nope: expected a built-in pool \(comte8, comte11\) or"):
         load_pool("nope")
     with pytest.raises(InputError, match="expected a file, got a directory"):

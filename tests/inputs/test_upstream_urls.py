@@ -30,7 +30,6 @@ def test_what_a_url_stands_for(url: str, prefix: str) -> None:
 
 
 def test_several() -> None:
-    """In their order; paths tell them apart."""
     found = upstream_urls("http:http://h/a,http://h/b,http://i")
     assert [upstream.name for upstream in found] == ["http://h/a", "http://h/b", "http://i/"]
 

@@ -79,97 +79,60 @@ def test_no_target_that_takes_anything_fails(capfd, trace):
     assert said.startswith("spillover-loadgen: no request could be sent: ")
 
 
+RUN = "run --target a=http://h:1"
+ONLY_AZURE = "expected only with a trace in Azure's format"
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("words", "message"),
     [
-        (["rnu"], "usage: unknown command 'rnu', did you mean run?"),
+        ("rnu", "usage: unknown command 'rnu', did you mean run?"),
+        ("run --targt a=http://h:1", "usage: unknown option --targt, did you mean --target"),
+        ("run --workload bursts", "usage: the following arguments are required: --target"),
+        (RUN, "usage: one of the arguments --workload --trace"),
+        ("--target a", "usage: --target: expected CLUSTER=URL, got 'a'"),
+        ("--target a=ftp://h", "usage: --target: expected http://HOST[:PORT]"),
+        ("--target a=http://h:1 --target a=http://h:2", "--target: expected each cluster"),
+        ("--workload waves", "usage: --workload: invalid choice: 'waves'"),
+        ("--rate 0", "usage: --rate: expected a number above 0, got '0'"),
+        ("--type t1", "usage: --type: expected TYPE=WEIGHT, got 't1'"),
+        ("--type t1=0", "usage: --type: expected a number above 0, got '0'"),
+        ("--type t1=1 --type t1=2", "--type: expected each type once, got 't1' twice"),
+        ("--type .=1", "--type: expected the name of a type, got '.'"),
+        ("--rate 5", "--rate: expected only with --workload poisson"),
+        ("--time-scale -2", "usage: --time-scale: expected a number above 0, got '-2'"),
+        ("--context-token-ms -1", "usage: --context-token-ms: expected a number of at least 0"),
+        ("--deadline-ms soon", "usage: --deadline-ms: expected a finite number, got 'soon'"),
+        ("--out /nowhere/x", "--out: expected a file that can be written, got '/nowhere/x'"),
+        (f"{RUN} --workload poisson --duration-s 1", "--rate: expected with --workload poisson"),
+        (f"{RUN} --workload poisson --rate 1", "--duration-s: expected with --workload poisson"),
+        (f"{RUN} --trace /nowhere/t.csv", "/nowhere/t.csv: expected a readable file: No such file"),
         (
-            ["run", "--targt", "a=http://h:1"],
-            "usage: unknown option --targt, did you mean --target",
+            "--duration-s 1e9",
+            "--duration-s: expected a schedule of at most 12000000 requests, ",
         ),
-        (["run", "--workload", "bursts"], "usage: the following arguments are required: --target"),
-        (["run", "--target", "a=http://h:1"], "usage: one of the arguments --workload --trace"),
-        (["--target", "a"], "usage: --target: expected CLUSTER=URL, got 'a'"),
-        (["--target", "a=ftp://h"], "usage: --target: expected http://HOST[:PORT]"),
-        (
-            ["--target", "a=http://h:1", "--target", "a=http://h:2"],
-            "--target: expected each cluster",
-        ),
-        (["--workload", "waves"], "usage: --workload: invalid choice: 'waves'"),
-        (["--rate", "0"], "usage: --rate: expected a number above 0, got '0'"),
-        (["--type", "t1"], "usage: --type: expected TYPE=WEIGHT, got 't1'"),
-        (["--type", "t1=0"], "usage: --type: expected a number above 0, got '0'"),
-        (["--type", "t1=1", "--type", "t1=2"], "--type: expected each type once, got 't1' twice"),
-        (["--type", ".=1"], "--type: expected the name of a type, got '.'"),
-        (["--rate", "5"], "--rate: expected only with --workload poisson"),
-        (["--duration-s", "nan"], "usage: --duration-s: expected a finite number, got 'nan'"),
-        (["--time-scale", "-2"], "usage: --time-scale: expected a number above 0, got '-2'"),
-        (
-            ["--context-token-ms", "-1"],
-            "usage: --context-token-ms: expected a number of at least 0",
-        ),
-        (["--deadline-ms", "soon"], "usage: --deadline-ms: expected a finite number, got 'soon'"),
-        (["--seed", "1.5"], "usage: --seed: expected a whole number, got '1.5'"),
-        (["--out", "/nowhere/x"], "--out: expected a file that can be written, got '/nowhere/x'"),
-        (["--dead", "5"], "usage: unknown option --dead, did you mean --deadline-ms?"),
-        (
-            ["run", "--target", "a=http://h:1", "--workload", "poisson", "--duration-s", "1"],
-            "--rate: expected with --workload poisson, got none",
-        ),
-        (
-            ["run", "--target", "a=http://h:1", "--workload", "poisson", "--rate", "1"],
-            "--duration-s: expected with --workload poisson, got none",
-        ),
-        (
-            ["run", "--target", "a=http://h:1", "--trace", "/nowhere/t.csv"],
-            "/nowhere/t.csv: expected a readable file: No such file or directory",
-        ),
-        (
-            ["run", "--target", "a=http://h:1", "--workload", "bursts", "--duration-s", "1e9"],
-            "--duration-s: expected a schedule of at most 12000000 requests, got one of about",
-        ),
-        (
-            [
-                *("run", "--target", "a=http://h:1", "--workload", "poisson"),
-                *("--rate", "1e12", "--duration-s", "1"),
-            ],
-            "--rate, --duration-s: expected a schedule of at most 12000000 requests, got one of",
-        ),
-        (["--assign", "z"], "--assign: expected only with a trace in Azure's format"),
-        (["--context-token-ms", "0.25"], "--context-token-ms: expected only with a trace in Azure"),
-        (["--generated-token-ms", "1"], "--generated-token-ms: expected only with a trace in"),
+        ("--assign z", f"--assign: {ONLY_AZURE}"),
+        ("--context-token-ms 0.25", f"--context-token-ms: {ONLY_AZURE}"),
+        ("--generated-token-ms 1", f"--generated-token-ms: {ONLY_AZURE}"),
     ],
 )
-def test_bad_usage_is_told_in_one_line(capfd, arguments, message):
-    if arguments[0].startswith("-"):
-        whole = ["run", "--workload", "bursts", "--target", "z=http://h:1", *arguments]
-    else:
-        whole = arguments
-    assert main(whole) == 2
+def test_bad_usage_is_told_in_one_line(capfd, words, message):
+    if words.startswith("--"):
+        words = f"run --workload bursts --target z=http://h:1 {words}"
+    assert main(words.split()) == 2
     told = capfd.readouterr()
     assert told.out == ""
     assert told.err.startswith(f"spillover-loadgen: {message}")
     assert told.err.count("\n") == 1
 
 
-BRIEF = ("--workload", "poisson", "--rate", "20", "--duration-s", "0.2")
-
-
-def refusal(capfd, *arguments):
-    """What is said of targets that are not what they should be."""
-    assert main(["run", *arguments, *BRIEF, "--json"]) == 2
-    told = capfd.readouterr()
-    assert (told.out, told.err.count("\n")) == ("", 1)
-    return told.err
-
-
 def test_a_target_that_does_not_answer(capfd):
-    """One line, and exit status 2."""
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{holder.getsockname()[1]}"
-        said = refusal(capfd, "--target", f"a={url}")
-    assert said == (
-        f"spillover-loadgen: --target: expected cluster a at {url}, got no answer: "
-        "cannot connect: Connection refused\n"
-    )
+        words = ("--workload", "bursts", "--duration-s", "0.2", "--json")
+        assert main(["run", "--target", f"a={url}", *words]) == 2
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    told = f"--target: expected cluster a at {url}, got no answer: cannot connect: Connection refu"
+    assert err.startswith(f"spillover-loadgen: {told}")

@@ -72,9 +72,6 @@ def printed(capfd):
     return json.loads(out)
 
 
-# --- run ----------------------------------------------------------------------------------------
-
-
 def test_requests_are_sent_as_they_were_asked_for(trace, secret, capfd):
     """And who is asked who it is before that is shown the secret, too."""
     words = ["--trace", trace, "--deadline-ms", "1500", "--seed", "8", "--json"]
@@ -102,12 +99,6 @@ def test_an_interrupted_run_tells_what_it_has(trace, node, capfd):
     assert (result["sent"], result["interrupted"]) == (2, True)
 
 
-# --- queue --------------------------------------------------------------------------------------
-
-
-# --- clients ------------------------------------------------------------------------------------
-
-
 def test_clients_give_one_object(secret, capfd):
     with session_server() as server:
         words = clients_of(server.url)
@@ -116,6 +107,3 @@ def test_clients_give_one_object(secret, capfd):
     assert (result["clients"], result["unconnected"]) == ({"a": 2}, 0)
     assert (result["seed"], result["rule"], result["interrupted"]) == (4, "stratified", False)
     assert {headers["authorization"] for _, headers in server.seen} == {"Bearer shown"}
-
-
-# --- all of them --------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from spillover_loadgen import driver
 from spillover_loadgen.record import Outcome
 from spillover_loadgen.results import summary
 
-HELD_UP_S = 1.0
-DUE_S = 0.5
+HELD_UP_S = 0.4
+DUE_S = 0.1
 
 
 def test_what_was_sent_late_has_been_waited_for(node):

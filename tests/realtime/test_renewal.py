@@ -1,15 +1,19 @@
 """Renewal by a process of its own, on a real Redis: what is kept, lost, wanted, hung and told.
 
-What a fault does to it is in test_renewal_faults.py, where the member is a process, too.
+Members as processes that are stopped or killed, and a Redis that fails, are in
+test_lease_processes.py and test_lease_redis_losses.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import json
 import os
 import queue
 import signal
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -27,6 +31,7 @@ from spillover.live.leases.renewal.supervisor import RenewerEnded, RenewerStarte
 from spillover.live.leases.store import RedisLeaseStore
 from spillover.model.lease_times import LeaseTimes
 from support.loop import turn
+from support.process_table import lives
 from support.waiting import until
 
 TIMES = LeaseTimes(
@@ -300,3 +305,40 @@ def test_closing_fences_what_is_left_and_ends_the_process(member_at):
             lease.check()
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+MEMBER = """
+import json, os, sys, time
+from spillover.live.leases.renewal.renewer import LeaseRenewer
+from spillover.live.leases.renewal.settings import make_plan
+from spillover.live.leases.renewal.supervisor import RenewerStarted
+from spillover.model.lease_times import LeaseTimes
+
+url, group, how = sys.argv[1:]
+started = []
+plan = make_plan(url, group, 1, LeaseTimes(), node="a", incarnation="i")
+renewer = LeaseRenewer(plan, started.append)
+while not any(isinstance(one, RenewerStarted) for one in started):
+    time.sleep(0.01)
+child = os.fork() if how == "forks" else -1
+if child == 0:
+    time.sleep(60)
+    os._exit(0)
+print(json.dumps([started[0].pid, child]), flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("how", ["serves", "forks"])
+def test_the_renewer_ends_with_its_member(redis_server, redis_servers, how):
+    """Also where a child of the member's still holds the pipe."""
+    command = [sys.executable, "-c", MEMBER, redis_server.url, redis_servers.new_name(), how]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as member:
+        renewer, child = json.loads(member.stdout.readline())
+        try:
+            assert lives(renewer)
+            member.kill()
+            until(lambda: not lives(renewer))
+        finally:
+            if child > 0:
+                os.kill(child, signal.SIGKILL)

@@ -43,7 +43,6 @@ async def send(host: str, port: int, count: int) -> None:
 
 @pytest.mark.timeout(0)
 def test_memory_is_steady(tmp_path, up, ask, gauge, soak_s):
-    """The last four fifths of them cost nothing."""
     (tmp_path / "one.yaml").write_text(ONE)
     bed, urls = up("one.yaml", cwd=tmp_path)
     url = urls["a"]

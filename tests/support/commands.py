@@ -5,24 +5,20 @@ here. All tests have the fixtures at the end (tests/conftest.py).
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import threading
-import time
 import urllib.error
 import urllib.request
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -181,42 +177,6 @@ class Running:
             shutil.rmtree(directory)
 
 
-class Watch:
-    """The `/state` of some clusters, looked at again and again by a thread of its own."""
-
-    def __init__(self, urls: dict[str, str], period_s: float = 0.02) -> None:
-        self.history: dict[str, list[tuple[float, dict[str, Any]]]] = defaultdict(list)
-        self._urls = urls
-        self._period_s = period_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look_forever)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def latest(self, cluster: str) -> dict[str, Any] | None:
-        seen = self.history[cluster]
-        return seen[-1][1] if seen else None
-
-    def at(self, cluster: str, time_s: float) -> dict[str, Any]:
-        """The newest state that was read no later than this instant, else the first."""
-        seen = self.history[cluster]
-        return next((state for at_s, state in reversed(seen) if at_s <= time_s), seen[0][1])
-
-    def _look_forever(self) -> None:
-        while not self._stop.wait(self._period_s):
-            for cluster, url in self._urls.items():
-                # A cluster that was killed says nothing any more, or half of what it would have.
-                with suppress(OSError, ValueError, http.client.HTTPException):
-                    state = ask(f"{url}/state")[1]
-                    self.history[cluster].append((time.monotonic(), state))
-
-
 # --- starting them ------------------------------------------------------------------------------
 
 Start = Callable[..., Running]
@@ -297,11 +257,6 @@ def spillover(start):
 @pytest.fixture(name="ask", scope="session")
 def ask_fixture():
     return ask
-
-
-@pytest.fixture(name="watch", scope="session")
-def watch_fixture():
-    return Watch
 
 
 @pytest.fixture(name="is_balanced", scope="session")

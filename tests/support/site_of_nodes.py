@@ -93,9 +93,10 @@ def shares(urls):
     return [share(urls[name]) for name in ("a/1", "a/2")]
 
 
-def name_of(node):
-    """A name that belongs to this node of two."""
-    return next(name for name in map(str, itertools.count()) if owner_of(name, (1, 2)) == node)
+def name_of(node, begins):
+    """A name that begins so and belongs to this node of two."""
+    names = (f"{begins}-{number}" for number in itertools.count())
+    return next(name for name in names if owner_of(name, (1, 2)) == node)
 
 
 @contextmanager

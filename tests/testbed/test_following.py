@@ -159,26 +159,6 @@ def test_who_is_added_and_removed_again_while_it_ends_is_ended_once(scripted):
     follow(story)
 
 
-def test_who_is_wanted_again_while_it_ends_is_started_again(scripted):
-    async def story(bed, said):
-        both, node, let_go = bed.topology, bed.nodes["b"], bed.let_go
-
-        async def let_go_at_last(cluster):
-            tell(scripted, both, 3)
-            await until(lambda: said[-1] == "configuration 3 of cluster a")
-            await let_go(cluster)
-
-        bed.let_go = let_go_at_last
-        scripted.say("b", "state", state("b", drained=True))
-        tell(scripted, replace(both, clusters=both.clusters[:1], links=()), 2)
-        url = both.cluster("b").url
-        added = ["cluster b is removed", f"cluster b is added at {url}"]
-        await until(lambda: said[-2:] == added)
-        assert bed.nodes["b"] is not node
-
-    follow(story)
-
-
 def test_who_is_started_again_is_not_started_twice_by_a_configuration_that_comes_meanwhile(
     scripted,
 ):

@@ -49,7 +49,6 @@ def test_clusters_without_a_url_get_free_loopback_ports():
 
 
 def test_given_urls_stay_and_are_not_given_to_others():
-    """Whatever name of this machine they go by."""
     free = ports(with_addresses(topology(None, None), "file"))
     given = f"http://localhost:{free[0]}"
     chosen = with_addresses(topology(None, given), "file")
@@ -58,7 +57,6 @@ def test_given_urls_stay_and_are_not_given_to_others():
 
 
 def test_a_given_url_in_use_is_named(occupied):
-    """With the field of the file that gives it."""
     url = f"http://127.0.0.1:{occupied}"
     with pytest.raises(InputError) as raised:
         with_addresses(topology(None, url), "t.yaml")
@@ -67,7 +65,6 @@ def test_a_given_url_in_use_is_named(occupied):
 
 
 def test_an_address_of_elsewhere_cannot_be_bound():
-    """A testbed runs on this machine only."""
     with pytest.raises(InputError, match=r"clusters\[0\].url"):
         with_addresses(topology("http://192.0.2.1:8101"), "file")
 
@@ -95,7 +92,6 @@ def test_what_the_file_gives_is_not_passed_over():
 
 
 def test_no_port_is_left():
-    """One line."""
     with pytest.raises(RunError, match="no free port between 65535 and 65535"):
         with_addresses(topology(None, None), "file", 65_535)
 

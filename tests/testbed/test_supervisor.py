@@ -102,9 +102,8 @@ def test_nodes_are_waited_for_until_they_hear_each_other(scripted):
     play(story)
 
 
-@pytest.mark.parametrize("late", ["a", "b"])
-def test_who_is_not_ready_in_time_is_named(late, scripted, monkeypatch):
-    """And nobody else."""
+def test_who_is_not_ready_in_time_is_named(scripted, monkeypatch):
+    late = "b"
     monkeypatch.setattr(supervisor, "READY_WITHIN_S", 0.3)
     scripted.say(late, "state", {"cluster": late, "draining": True, "neighbors": []})
 
@@ -123,34 +122,78 @@ def test_who_is_not_ready_in_time_is_named(late, scripted, monkeypatch):
 
 
 def test_a_node_that_does_not_start_is_told_with_its_last_words(scripted):
-    scripted.say("b", "broken", "3 spillover: no luck today")
+    """What it finds wrong with the topology in the user's own names."""
 
     async def story():
+        scripted.say("b", "broken", "3 spillover: no luck today")
         one = bed()
-        with pytest.raises(RunError) as error:
-            async with one:
-                pass
+        with pytest.raises(RunError) as failed:
+            await one.__aenter__()
         log = one.nodes["b"].log
-        assert (
-            str(error.value) == f"cluster b did not start (exit status 3, log {log}): no luck today"
-        )
+        told = f"cluster b did not start (exit status 3, log {log}): no luck today"
+        assert str(failed.value) == told
         assert "no luck today" in log.read_text()
-
-    play(story)
-
-
-def test_what_a_node_finds_wrong_is_told_with_the_users_names(scripted):
-    async def story():
+        scripted.say("b", "broken", "2 spillover: cluster b: servers: expected fewer")
         one = bed(source="mine.yaml")
-        scripted.say("a", "broken", "2 spillover: cluster a: servers: expected fewer")
-        with pytest.raises(InputError) as error:
-            async with one:
-                pass
-        assert str(error.value) == "mine.yaml: cluster a: servers: expected fewer"
+        with pytest.raises(InputError) as refused:
+            await one.__aenter__()
+        assert str(refused.value) == "mine.yaml: cluster b: servers: expected fewer"
         assert not one.keeps_logs
         assert not one.directory.exists()
 
     play(story)
+
+
+def test_a_node_that_fails_at_every_start_is_given_up(scripted, monkeypatch):
+    """After as many starts as there are delays; who asks for it has it back once it is mended."""
+    monkeypatch.setattr(revival, "DELAYS_S", (0.01, 0.02))
+    told, back = [], []
+
+    async def story():
+        async with bed(
+            replace(TWO, clusters=TWO.clusters[:1], links=()),
+            restart=True,
+            on_death=lambda node: told.append((node.end_of_life(), node.starts_again_in_s)),
+            on_return=lambda node: back.append(node.cluster),
+        ) as one:
+            url = one.urls["a"]
+            scripted.say("a", "broken", "7 no luck")
+            one.nodes["a"].process.kill()
+            await one.all_dead()
+            assert told == [
+                ("killed by SIGKILL", 0.01), ("exit status 7", 0.02), ("exit status 7", None),
+            ]  # fmt: skip
+            scripted.unsay("a", "broken")
+            assert one.revive() == ["a"]
+            await until(lambda: back == ["a"])
+            assert one.urls["a"] == one.nodes["a"].url == url
+            assert one.revive() == []
+        assert one.keeps_logs
+        assert sorted(path.name for path in one.directory.iterdir()) == ["0-a.log", "topology.yaml"]
+
+    play(story)
+
+
+def test_where_none_can_be_started_it_is_told(scripted, monkeypatch, tmp_path):
+    """Somebody has removed the directory: no traceback, and no end of the other nodes."""
+    monkeypatch.setattr(revival, "DELAYS_S", (0.01, 0.02))
+    told = []
+
+    async def story():
+        async with bed(
+            replace(TWO, clusters=TWO.clusters[:1], links=()),
+            restart=True,
+            on_death=lambda node: told.append(f"{node.end_of_life()}: {node.last_words()}"),
+        ) as one:
+            directory = one.directory
+            directory.rename(tmp_path / "away")
+            one.nodes["a"].process.kill()
+            await one.all_dead()
+            (tmp_path / "away").rename(directory)
+
+    play(story)
+    problem = "no other one can be started: No such file or directory: it said nothing"
+    assert told[1:] == [problem, problem]
 
 
 def test_a_node_that_crashes_comes_back_and_both_are_told(scripted, monkeypatch):

@@ -65,7 +65,6 @@ def test_bad_usage_is_told_in_one_line(arguments, told, capsys):
 
 
 def test_a_missing_package_is_told_in_one_line(monkeypatch, capsys):
-    """The extra is not part of the core install."""
     monkeypatch.setattr(catalog, "PACKAGES", ("aiohttp", "no_such_package"))
     assert main(["bench", "node"]) == 2
     expected = f"no_such_package: a benchmark needs {how_to_get('bench')}\n"
@@ -74,7 +73,6 @@ def test_a_missing_package_is_told_in_one_line(monkeypatch, capsys):
 
 @pytest.mark.parametrize("name", catalog.BENCHES)
 def test_cases_have_names_of_their_own(name):
-    """--case picks by them."""
     names = [case for stage in catalog.stages_of(name) for case in stage.cases]
     assert len(names) == len(set(names)) > 0
 

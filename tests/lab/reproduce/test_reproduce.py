@@ -187,7 +187,6 @@ def test_ctrl_c_leaves_finished_figures(tmp_path):
     ],
 )
 def test_bad_input_is_told_in_one_line(tmp_path, capsys, arguments, complaint):
-    """Exit status 2, nothing written."""
     (tmp_path / "file").touch()
     assert main(("reproduce", *(argument.format(tmp_path) for argument in arguments))) == 2
     out, err = capsys.readouterr()

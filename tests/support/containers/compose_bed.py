@@ -13,7 +13,6 @@ import subprocess
 import time
 import urllib.request
 import uuid
-from contextlib import suppress
 from pathlib import Path
 
 from testcontainers.compose import DockerCompose
@@ -32,7 +31,6 @@ STARTED = [*NODES, "redis", "prometheus"]
 COMMAND_S = 60.0
 BUILD_S = 600.0
 LOOK_S = 0.1
-PAUSES_MAX = 5
 
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -104,9 +102,7 @@ class Bed(DockerCompose):
         self.healthy_s = time.monotonic() - began_s
 
     def stop(self, down=True):  # noqa: ARG002 - testcontainers calls it so
-        """Everything, also what was paused, and profiles that were started later."""
-        for container in self.containers("--filter", "status=paused"):
-            sh("docker", "unpause", container)
+        """Everything, also profiles that were started later."""
         self.compose("--profile", "leases", "down", "--volumes", "--timeout", "5")
 
     def compose(self, *arguments):
@@ -129,10 +125,6 @@ class Bed(DockerCompose):
         return dict(zip(MEMBERS, urls, strict=True))
 
     @property
-    def redis_url(self):
-        return f"redis://127.0.0.1:{self.ports['REDIS_PORT']}/0"
-
-    @property
     def prometheus_url(self):
         return f"http://127.0.0.1:{self.ports['PROMETHEUS_PORT']}"
 
@@ -150,10 +142,6 @@ class Bed(DockerCompose):
     def inspect(self, service):
         return json.loads(sh("docker", "inspect", self.container(service)))[0]
 
-    def lines(self, service):
-        """What it has said on standard output."""
-        return sh("docker", "logs", self.container(service)).splitlines()
-
     def state(self, cluster):
         return get(f"{self.urls[cluster]}/state")
 
@@ -168,13 +156,6 @@ class Bed(DockerCompose):
         except OSError:
             return False
 
-    def are_members_there(self):
-        """Each says what it is, also while it has no Redis."""
-        try:
-            return all(get(f"{url}/state") for url in self.member_urls.values())
-        except OSError:
-            return False
-
     # --- harm ---------------------------------------------------------------------------------
 
     def cut(self, service):
@@ -186,23 +167,5 @@ class Bed(DockerCompose):
         alias = ("--alias", service)
         sh("docker", "network", "connect", *alias, f"{self.name}_wan", self.container(service))
 
-    def pause(self, service):
-        """The kernel may fail to freeze, for the moment, what is just starting processes."""
-        pause = ("docker", "pause", self.container(service))
-        for _ in range(PAUSES_MAX - 1):
-            with suppress(AssertionError):
-                sh(*pause)
-                return
-        sh(*pause)
-
-    def unpause(self, service):
-        sh("docker", "unpause", self.container(service))
-
-    def kill(self, service):
-        sh("docker", "kill", "-s", "KILL", self.container(service))
-
     def start_again(self, service):
         sh("docker", "start", self.container(service))
-
-    def throttle(self, service, cpus):
-        sh("docker", "update", "--cpus", f"{cpus:g}", self.container(service))
