@@ -128,20 +128,6 @@ def test_a_session_whose_service_fails_or_goes_away_goes_elsewhere(run):
     run(main())
 
 
-def test_a_request_that_is_stopped_is_pending_no_more(run):
-    async def never(talk, *_):
-        await talk.until_closed()
-
-    async def main():
-        async with in_front_of(never, never, affinity="header:X-Session") as (front, *services):
-            front.start(own(b"X-Session: 1"))
-            await until(lambda: sum(counts(services)) == 1)
-            front.workers.stop(7)
-            assert front.workers.upstreams._places._waiting == [0, 0]
-
-    run(main())
-
-
 def test_payloads_of_an_http_handler_name_their_session(run):
     done = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 

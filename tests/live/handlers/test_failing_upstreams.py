@@ -11,8 +11,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from support.loop import turn
-
 KEY = (b"Idempotency-Key", b"one")
 OK = (200, b"[1]", {})
 
@@ -139,34 +137,7 @@ def test_an_endless_body_of_what_was_not_run_loses_nothing(nodes):
     nodes.run(main)
 
 
-# --- failed -----------------------------------------------------------------------------------
-
-
 # --- surely not run ---------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_an_upstream_is_left_alone_until_its_retry_after(nodes):
-    """The other one does all meanwhile; afterwards it is asked again."""
-
-    async def main():
-        async with (
-            Service((503, b"", {"Retry-After": "1"})) as busy,
-            Service() as well,
-            in_front_of(nodes, busy, well, servers=2) as federation,
-        ):
-            node = federation["a"]
-            while busy.calls == 0:
-                assert (await node.post(1)).status == 200
-            asked_s = time.monotonic()
-            busy.says = OK
-            while busy.calls == 1:
-                assert (await node.post(1)).status == 200
-                await turn()
-            assert time.monotonic() - asked_s >= 0.9
-            assert well.calls > 0
-
-    nodes.run(main)
 
 
 @pytest.mark.parametrize("service_ms", [0.0, 0.1])

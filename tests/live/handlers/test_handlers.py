@@ -102,15 +102,6 @@ def test_a_failing_handler_is_502_in_one_line(nodes, function, says, workers):
     with_handler(nodes, function, check, workers=workers)
 
 
-def test_what_json_has_no_number_for_becomes_null(nodes):
-    """NaN, as in JavaScript."""
-
-    async def check(node):
-        assert await result_of(node, 1) == [None]
-
-    with_handler(nodes, "nan", check)
-
-
 def test_an_async_handler_is_cancelled_at_the_deadline(nodes, handlers):
     """504 for the client, and the server is free at once."""
 
@@ -140,19 +131,6 @@ def test_a_sync_handler_that_is_late_keeps_its_server(nodes, handlers):
         assert (node.machine.servers.busy, len(node.machine.servers.stuck)) == (0, 0)
 
     with_handler(nodes, "stubborn", check)
-
-
-def test_no_more_run_at_once_than_there_are_servers(nodes, handlers):
-    """Two servers, five requests: three wait."""
-
-    async def check(node):
-        sent = [node.post(n) for n in range(5)]
-        await nodes.until(lambda: node.machine.queue_length == 3)
-        assert node.machine.servers.busy == 2
-        handlers.RELEASE.set()
-        assert {(await future).status for future in sent} == {200}
-
-    with_handler(nodes, "stubborn", check, servers=2)
 
 
 @pytest.mark.parametrize("function", ["later", "stubborn"])

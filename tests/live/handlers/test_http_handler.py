@@ -222,27 +222,6 @@ def test_the_service_gets_the_payload_as_it_came_and_the_headers():
     run(main)
 
 
-RESULTS = {
-    "json": (answer(b' {"a":[1,2.50]} '), {"a": [1, 2.5]}),
-    "nothing": (answer(), None),
-    "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", None),
-    "text": (answer(b"hey", type_="text/x"), {"content_type": "text/x", "body_base64": "aGV5"}),
-}
-
-
-@pytest.mark.parametrize("case", RESULTS)
-def test_what_becomes_a_result(case):
-    """JSON as it is, nothing as null, everything else in base64."""
-    says, expected = RESULTS[case]
-
-    async def check(service, rig):
-        event = await rig.run()
-        assert result(event) == expected
-        assert event.service_s > 0
-
-    with_service(says, check)
-
-
 PROBLEMS = {
     "error": (answer(b"oh\nno", status=500), 500, "answered 500"),
     "not http": (b"SSH-2.0-x\r\n\r\n", None, "not valid HTTP"),
@@ -340,20 +319,6 @@ def test_closing_waits_for_nobody():
     with_service(None, check)
 
 
-def test_a_stale_connection_is_not_used():
-    """The service closed it while it was idle: the next request takes a new one."""
-
-    async def check(service, rig):
-        await rig.looked()
-        for _ in range(3):
-            assert result(await rig.run()) == [1]
-            service.writers[-1].close()
-            await until(lambda: service.gone == service.connections)
-            await until(lambda: not rig.workers.upstreams._all[0].client.idle)
-
-    with_service(OK, check)
-
-
 @pytest.mark.parametrize(("idle_s", "connections"), [(1.0, 1), (2.0, 2)])
 def test_a_connection_that_its_service_may_be_closing_is_not_used(idle_s, connections):
     """However open it looks: common services close what has been idle for 2 s, and what is written
@@ -370,29 +335,6 @@ def test_a_connection_that_its_service_may_be_closing_is_not_used(idle_s, connec
 
 
 # --- several upstreams, and none --------------------------------------------------------------
-
-
-def test_the_least_busy_one_gets_it_and_ties_go_round():
-    """Three services, one of which hangs with all that it has."""
-
-    async def main():
-        async with (
-            Service(None) as slow,
-            Service() as one,
-            Service() as two,
-            Rig(slow, one, two, servers=20) as rig,
-        ):
-            rig.start()
-            for _ in range(4):
-                await rig.run()
-            assert (len(one.calls), len(two.calls)) == (2, 2)
-            one.says = two.says = None
-            for _ in range(8):
-                rig.start()
-            await until(lambda: len(slow.calls + one.calls + two.calls) == 13)
-            assert len(slow.calls) == 3
-
-    run(main)
 
 
 def test_what_was_not_delivered_goes_to_the_next():

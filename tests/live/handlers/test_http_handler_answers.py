@@ -107,18 +107,6 @@ def test_whose_fault_a_status_is(status, not_run_statuses, is_rejected, is_not_r
     assert (ended.status, ended.body, ended.retry_after_s) == (status, b"[1]", 7.0)
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_what_a_service_without_time_says_was_not_run(status):
-    """Unless a cluster says otherwise. Without a word it says none."""
-    ended = read(b"", status=status, type_=None)
-    assert (ended.not_run, ended.rejected, ended.body, ended.retry_after_s) == (
-        True,
-        False,
-        None,
-        None,
-    )
-
-
 @pytest.mark.parametrize(
     ("body", "type_", "said"),
     [

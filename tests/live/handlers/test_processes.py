@@ -283,18 +283,3 @@ def test_what_returned_before_the_kill_keeps_its_result():
         assert (await rig.end(ref)).outcome is Outcome.DONE
 
     with_rig(check, "hang", servers=1, kill_after_ms=60_000)
-
-
-@pytest.mark.parametrize("name", ["memory_limit_bytes", "kill_after_ms"])
-def test_an_async_function_cannot_be_held_to_the_limits_of_a_process(name):
-    """It runs on the node's loop whatever `workers` says: one line."""
-
-    async def check(rig):
-        pytest.fail("it was taken")
-
-    with pytest.raises(InputError) as raised:
-        with_rig(check, "soon", **{name: 100_000_000})
-    assert str(raised.value) == (
-        f"test: cluster a: {name}: expected a plain function for it, "
-        "python:handlers_of_tests:soon is async"
-    )

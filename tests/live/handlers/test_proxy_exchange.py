@@ -62,24 +62,6 @@ def test_what_comes_before_a_request_has_left_sends_it_on_another_connection(run
     run(main())
 
 
-def test_once_it_has_left_the_same_is_its_answer(run):
-    async def main():
-        ends, heads = [], []
-        async with scripted(answer(204)) as server:
-            client = client_of(server)
-            exchange = PassedExchange(
-                "GET", "u", ends.append, LIMIT, on_begin=heads.append, on_piece=heads.append
-            )
-            client.dispatch(exchange, REQUEST, ())
-            await until(lambda: ends)
-            assert [head.status for head in heads] == [204]
-            assert ends[0].status == 204
-            assert (client.idle, client.busy) == (1, 0)
-            await client.close()
-
-    run(main())
-
-
 def test_who_takes_no_whole_answers_gets_known_ones_piece_by_piece_too(run):
     """Though others were told all of it at once, by its head."""
 

@@ -343,24 +343,3 @@ def test_a_service_that_takes_connections_and_drops_them_is_down(run, method):
         dropping.close()
 
     run(main())
-
-
-def test_what_a_service_says_unasked_is_its_connections_fault(run):
-    """A request that has not left by then goes on another one."""
-
-    async def main():
-        async with in_front_of(OK) as (front, service):
-            (upstream,) = front.upstreams
-            client = upstream.client
-            await until(lambda: client.idle)
-            (connection,) = client._kept.idle
-            front.start()
-            assert upstream.running == 1
-            connection.data_received(b"HTTP/1.1 408 Late\r\nContent-Length: 0\r\n\r\n")
-            event = await front.end()
-            assert event.outcome is DONE
-            assert front.told.answer == [("whole", 7, 200, b"ok", ())]
-            assert len(service.seen) == 1
-            assert (upstream.running, upstream.failures) == (0, 0.0)
-
-    run(main())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
 from contextlib import asynccontextmanager, suppress
 from random import Random
@@ -12,7 +11,7 @@ import pytest
 
 from spillover.live.leases.hints import Hints
 from spillover.live.leases.store import RedisLeaseStore
-from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
+from spillover.model.errors import InputError, StoreUnreachable
 from spillover.model.lease_times import LeaseTimes
 from support.scripted_redis import bulk, rows, scripted_redis
 
@@ -168,33 +167,6 @@ def test_each_new_subscription_says_so(redis_servers, tmp_path, group, broken):
 
     with redis_servers.running(tmp_path) as server:
         asyncio.run(story(server))
-
-
-def test_a_redis_that_is_not_there_yet_and_one_that_wants_a_password(
-    redis_servers, tmp_path, group
-):
-    """Tried again with a visible state; told once for each try."""
-
-    async def wait_for(server):
-        server.stop(signal.SIGKILL)
-        async with listening(server.url, group) as heard:
-            await redis_servers.until(lambda: len(heard.lost) >= 2)
-            assert all(isinstance(error, StoreUnreachable) for error in heard.lost)
-            server.restart()
-            await redis_servers.until(lambda: heard.resyncs == 1)
-
-    async def be_refused(server):
-        async with listening(server.url, group) as heard:
-            await redis_servers.until(lambda: heard.lost)
-            assert isinstance(heard.lost[0], StoreRefused)
-            server.client.config_set("requirepass", "")
-            await redis_servers.until(lambda: heard.resyncs == 1)
-
-    secret = ("--requirepass", "sesame")
-    with redis_servers.running(tmp_path) as server:
-        asyncio.run(wait_for(server))
-    with redis_servers.running(tmp_path, *secret, password=secret[1]) as server:
-        asyncio.run(be_refused(server))
 
 
 def test_a_bad_address_ends_it(group):

@@ -8,7 +8,6 @@ import threading
 
 import pytest
 
-from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
 
 TIMES = LeaseTimes(
@@ -164,9 +163,3 @@ def test_a_store_that_dies_ends_what_is_held(group, until, redis_servers, tmp_pa
         assert while_down.count("fenced") + while_down.count("released") == 6
 
     runs(main)
-
-
-@pytest.mark.parametrize("handler", [lambda _: None, lambda: None])
-def test_handlers_that_cannot_be_called_so(group, handler):
-    with pytest.raises(InputError, match=r"FUNCTION\(partition, epoch, stop_event\)"):
-        group("a", handler)

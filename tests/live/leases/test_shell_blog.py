@@ -100,48 +100,6 @@ def test_two_members_share_as_the_document_has_it(group, redis_servers):
     assert {line["epoch"] for line in events if line["event"] == "acquired"} == {0}
 
 
-def test_without_redis_it_tries_again_visibly(group, redis_servers, tmp_path):
-    """Before the first word of Redis and after; what runs goes on, since nobody watches leases."""
-    work, events = Runs(), []
-
-    async def main():
-        with redis_servers.running(tmp_path) as server:
-            server.kill()
-            entering = asyncio.create_task(
-                group("a", work.handler("a"), events=events, url=server.url).__aenter__()
-            )
-            await redis_servers.until(lambda: "redis_down" in [line["event"] for line in events])
-            server.restart()
-            a = await entering
-            await redis_servers.until(work.all_run)
-            server.kill()
-            await redis_servers.until(lambda: events[-1]["event"] == "redis_down")
-            assert work.all_run()
-            assert a.machine.problem is not None
-            await a.__aexit__(None, None, None)
-        assert work.nodes() == set()
-
-    runs(main)
-
-
-def test_a_handler_that_does_not_stop_is_left_behind(group, redis_servers):
-    """After the maximum shutdown time; the rule has no word for it."""
-    free = threading.Event()
-
-    def stays(partition, epoch, stop_event):
-        free.wait()
-
-    async def main():
-        async with group("a", stays, partitions=1) as a:
-            await redis_servers.until(lambda: a.held == {0: 0})
-        assert a.state == "finished"
-
-    try:
-        runs(main)
-    finally:
-        free.set()
-
-
 def test_a_handler_that_does_not_stop_keeps_its_member_for_one_shutdown_time():
     """It cannot be stopped; whoever drains a member need not wait for it any longer."""
     settings = MemberSettings(node="a", partitions=1, times=TIMES)

@@ -113,31 +113,6 @@ class Onlooker:
 # --- handlers that cannot be started --------------------------------------------------------------
 
 
-def test_no_room_for_a_handlers_thread(group, until, no_room_for_threads, caplog):
-    """It has failed as if it had raised: given up, left to others for a while, and tried again."""
-    running, events = Running(), []
-
-    def told(event):
-        return {line["partition"] for line in events if line["event"] == event}
-
-    def on_event(line):
-        if not told("challenged"):  # before it can have anything, and behind its own threads
-            no_room_for_threads(True)
-        events.append(line)
-
-    async def main():
-        async with group("a", running.on_thread("a"), on_event=on_event) as member:
-            await until(lambda: told("released") == set(range(PARTITIONS)))
-            assert running.now == set()
-            no_room_for_threads(False)
-            await until(lambda: running.count("a") == PARTITIONS)
-            assert set(member.held) == set(range(PARTITIONS))
-
-    runs(main)
-    assert "handler failed partition=0" in caplog.text
-    assert "can't start new thread" in caplog.text
-
-
 @pytest.mark.parametrize("renewer", ["process", "thread"])
 @pytest.mark.parametrize("kind", [LeaseGroup, LeaseGroupThread])
 def test_no_room_for_a_members_own_threads(group, no_room_for_threads, kind, renewer):
@@ -159,29 +134,6 @@ def test_no_room_for_a_members_own_threads(group, no_room_for_threads, kind, ren
 
 
 # --- what raises ----------------------------------------------------------------------------------
-
-
-def test_on_event_that_raises_keeps_nobody_from_work(group, until, caplog):
-    """Members share and hand over as ever; it is told, and not each time."""
-    running, calls = Running(), []
-
-    def raises(line):
-        calls.append(line["event"])
-        raise ValueError("full disk")
-
-    async def main():
-        async with group("a", running.on_thread("a"), on_event=raises) as first:
-            await until(lambda: running.count("a") == PARTITIONS)
-            async with group("b", running.on_loop("b"), on_event=raises):
-                await until(lambda: (running.count("a"), running.count("b")) == (2, 2))
-            await until(lambda: running.count("a") == PARTITIONS)
-            assert first.state == "member"
-
-    runs(main)
-    assert {"acquired", "releasing", "released"} <= set(calls)
-    told = [one.message for one in caplog.records if "ValueError: full disk" in one.message]
-    assert told[0] == f'on_event raised event={calls[0]} reason="ValueError: full disk"'
-    assert len(told) < len(calls)
 
 
 @pytest.mark.parametrize("kind", ["on_thread", "on_loop"])
@@ -244,38 +196,6 @@ def test_giving_up_is_logged_and_raised_at_the_end(group, until, caplog):
 
     runs(main)
     assert given_up(caplog)[0].startswith("member has given up member=a reason=")
-
-
-def test_an_error_of_ours_in_a_thread_is_logged_once(group, caplog):
-    """Where it happened; and raised where the member is left."""
-    pause = threading.Event()
-    member = group("a", works, kind=LeaseGroupThread)
-    member._member.events.observer = Onlooker("acquired")
-
-    def leave():
-        with member:
-            while member.state != "finished":
-                pause.wait(0.01)
-
-    with pytest.raises(MemberFailed, match="a: it has failed by an error of its own: KeyError"):
-        leave()
-    told = [one.message for one in caplog.records if one.message.startswith("member has")]
-    assert told == ["member has failed, and serves nothing member=a"]
-
-
-def test_a_member_without_await_can_be_left_at_once(group):
-    """Whatever its handlers do: its leases run out."""
-    held = threading.Event()
-
-    def handle(partition, epoch, stop_event):
-        held.set()
-        stop_event.wait()
-
-    with group("a", handle, kind=LeaseGroupThread) as member:
-        assert held.wait(LIMIT_S)
-        member._abandon()
-        with pytest.raises(RunError, match="a: it was left at once"):
-            member.wait(LIMIT_S)
 
 
 def test_a_member_without_await_that_is_left_before_its_loop_runs_leaves_as_soon_as_it_does(group):

@@ -6,7 +6,6 @@ What each operation does is in tests/contract.
 from __future__ import annotations
 
 import asyncio
-import signal
 from contextlib import asynccontextmanager
 
 import pytest
@@ -17,13 +16,6 @@ from spillover.model.lease_times import LeaseTimes
 
 TIMES = LeaseTimes()
 PATIENT = TIMES.normal_lease_ms
-BRIEF = LeaseTimes(
-    normal_lease_ms=100.0,
-    max_lease_ms=400.0,
-    max_shutdown_ms=50.0,
-    min_grab_ms=20.0,
-    held_delay_ms=1.0,
-)
 
 
 @asynccontextmanager
@@ -91,47 +83,6 @@ async def epoch_of(store, name):
     return (await store.activate(0, name)).epoch
 
 
-@pytest.mark.parametrize("loss", ["flushed", "restarted"])
-def test_epochs_grow_over_a_loss_of_all_data(redis_servers, tmp_path, group, loss):
-    """The holder is gone as well; whoever comes next gets a later epoch after the grace."""
-
-    async def story(server):
-        async with stores_at(server.url, group, 2, times=BRIEF) as (a, b):
-            first = await own(a, "a", redis_servers)
-            await b.join("b", "i")
-            await a.close()
-            if loss == "flushed":
-                server.client.flushall()
-            else:
-                server.restart()
-                await b.close()
-            assert not await b.grab(0, "b", PATIENT)
-            await redis_servers.until(lambda: grab(b, "b"))
-            assert await epoch_of(b, "b") > first
-
-    with redis_servers.running(tmp_path) as server:
-        asyncio.run(story(server))
-
-
-def test_a_holder_goes_on_over_a_restart_with_an_empty_dataset(redis_servers, tmp_path, group):
-    """It says what it holds, with the same epoch, before anyone can win it."""
-
-    async def story(server):
-        async with stores_at(server.url, group, 2) as (a, b):
-            epoch = await own(a, "a", redis_servers)
-            era = (await b.join("b", "i")).era
-            server.restart()
-            await asyncio.gather(a.close(), b.close())
-            assert not await b.grab(0, "b", PATIENT)
-            answer = await a.renew("a", "i", [(0, epoch)])
-            assert answer.era != era
-            assert answer.held == [(0, True, False)]
-            assert (await b.survey("b")).held[0][:2] == (0, "a")
-
-    with redis_servers.running(tmp_path) as server:
-        asyncio.run(story(server))
-
-
 def test_a_restart_that_kept_its_data_changes_nothing_but_the_era(redis_servers, tmp_path, group):
     """An append-only file, written at each change."""
 
@@ -149,64 +100,6 @@ def test_a_restart_that_kept_its_data_changes_nothing_but_the_era(redis_servers,
     options = ("--appendonly", "yes", "--appendfsync", "always")
     with redis_servers.running(tmp_path, *options) as server:
         asyncio.run(story(server))
-
-
-def test_a_replica_that_had_not_heard_of_the_last_owner(redis_servers, tmp_path, group):
-    """Its link was frozen when the partition moved from a to b. Promoted, it learns from b's
-    renewal that b has it, and gives a later epoch to whoever comes after b."""
-
-    async def story(primary, replica, way, road):
-        replica.follow(road.port)
-        await redis_servers.until(lambda: replica.follows)
-        async with stores_at(way.url, group, 3) as (a, b, c):
-            first = await own(a, "a", redis_servers)
-            tag = f"{{spillover:{group}}}"
-            await redis_servers.until(lambda: replica.client.hlen(f"{tag}:allocation"))
-            road.freeze()
-            assert await a.release(0, "a", first)
-            primary.client.hdel(f"{tag}:grab", 0)
-            second = await own(b, "b", redis_servers)
-            primary.stop(signal.SIGKILL)
-            replica.client.replicaof("NO", "ONE")
-            way.target = replica.port
-            way.cut()
-            await asyncio.gather(*(store.close() for store in (a, b, c)))
-            assert (await c.survey("c")).standing.held == {"a": 1}
-            assert (await b.renew("b", "i", [(0, second)])).held == [(0, True, False)]
-            assert (await a.renew("a", "i", [(0, first)])).held == [(0, False, False)]
-            await c.join("c", "i")
-            # The server is another one: nothing is won until all had time to renew.
-            assert not await c.grab(0, "c", PATIENT)
-            assert await b.release(0, "b", second)
-            replica.client.hset(f"{tag}:group", "grace_to_ms", 0)
-            assert await own(c, "c", redis_servers) > second
-
-    async def with_ways(primary, replica):
-        async with redis_servers.Way(primary.port) as way, redis_servers.Way(primary.port) as road:
-            await story(primary, replica, way, road)
-
-    with (
-        redis_servers.running(tmp_path) as primary,
-        redis_servers.running(tmp_path) as replica,
-    ):
-        asyncio.run(with_ways(primary, replica))
-
-
-def test_leases_run_out_by_the_clock_of_redis(redis_server, redis_servers, group):
-    """Nobody renews: free for others, and dead as a member."""
-
-    async def story():
-        async with stores_at(redis_server.url, group, 2, times=BRIEF) as (a, b):
-            first = await own(a, "a", redis_servers)
-            other = await b.join("a", "j")
-            assert not other.ok
-            assert 0 < other.other_alive_ms <= BRIEF.max_lease_ms
-            second = await own(b, "b", redis_servers)
-            assert second >= first + BRIEF.max_lease_ms
-            assert (await b.join("a", "j")).ok
-            assert (await a.renew("a", "i", [(0, first)])).displaced
-
-    asyncio.run(story())
 
 
 def test_a_value_that_cannot_be_read_is_a_partition_never_served(redis_server, group):

@@ -98,17 +98,6 @@ def test_ids_of_nodes_fit_into_values(redis_server, group, node):
     assert "1 to 63" in told(redis_server.url, group, "join", node, "i", expected=InputError)
 
 
-def test_a_replica_is_refused(redis_servers, redis_server, tmp_path, group):
-    """It is the primary that has to be asked."""
-    with redis_servers.running(tmp_path) as replica:
-        replica.follow(redis_server.port)
-        message = told(replica.url, group, "join", "a", "i", expected=StoreRefused)
-        assert message == (
-            f"redis://127.0.0.1:{replica.port}/0 is read-only, a replica perhaps: "
-            "leases need its primary"
-        )
-
-
 def test_a_password_is_wanted_and_never_shown(redis_servers, tmp_path, group):
     """None, a wrong one, the right one."""
     secret = ("--requirepass", "sesame")
@@ -142,24 +131,6 @@ def test_no_redis_and_what_is_none(redis_server, redis_servers, group):
     redis_server.client.acl_setuser("reader", enabled=True, nopass=True, categories=["+@read"])
     url = redis_server.url.replace("//", "//reader:x@")
     assert "permissions" in told(url, group, "join", "a", "i", expected=StoreRefused)
-
-
-def test_a_paused_redis_is_unreachable_until_it_goes_on(redis_servers, tmp_path, group):
-    """CLIENT PAUSE for all that may write: calls end at their limit. Afterwards it works."""
-
-    async def story(server):
-        store = RedisLeaseStore(server.url, group, 4, TIMES, timeout_s=TIMEOUT_S)
-        await store.join("a", "i")
-        server.client.client_pause(60_000, all=False)
-        for _ in range(2):
-            with pytest.raises(StoreUnreachable, match="did not answer in time"):
-                await store.renew("a", "i", [])
-        server.client.client_unpause()
-        assert (await store.renew("a", "i", [])).held == []
-        await store.close()
-
-    with redis_servers.running(tmp_path) as server:
-        asyncio.run(story(server))
 
 
 @pytest.mark.parametrize("broken", ["half-open", "reset"])

@@ -130,16 +130,6 @@ def test_an_earlier_holder_is_fenced_from_the_claim_on(group):
     assert group.sink("n") == {}
 
 
-def test_a_stale_holder_learns_it_from_what_it_read_ahead(group):
-    """It does not even handle what it has: the next read says so."""
-    group.fill(10)
-    stale = group.reader(1, batch_records=3)
-    stale.read(0.0)
-    group.reader(2).claim()
-    with pytest.raises(Fenced):  # at once, unless the first was read ahead before the claim
-        list(map(stale.read, (0.0, 0.0)))
-
-
 async def grant(store, node):
     """Take partition 0 as a member would."""
     await store.join(node, node)

@@ -15,10 +15,9 @@ from spillover.live.leases.streams.consuming import Attempts
 from spillover.live.leases.streams.keys import StreamKeys
 from spillover.live.leases.streams.lags import read_lags
 from spillover.live.leases.streams.reader import AsyncStreamReader, StreamReader
-from spillover.live.leases.streams.records import PoisonRecord, RecordsTrimmed
+from spillover.live.leases.streams.records import PoisonRecord
 from spillover.live.leases.streams.writer import StreamWriter
 from spillover.model.errors import InputError, StoreUnreachable
-from support.waiting import until
 
 QUICK = {"pause_first_s": 0.001, "pause_longest_s": 0.002}
 
@@ -237,17 +236,6 @@ def test_a_handler_that_sees_a_fence_is_not_tried_again(redis_server, filled):
     assert len(calls) == 1
 
 
-@pytest.mark.usefixtures("redis_7")
-def test_trimmed_records_end_it_if_they_shall(redis_server, filled):
-    url, group = filled
-    redis_server.client.xtrim(StreamKeys.of(group).stream(0), maxlen=10, approximate=False)
-    with (
-        StreamReader(url, group, 0, 1, on_trimmed="fail") as reader,
-        pytest.raises(RecordsTrimmed, match="90 records"),
-    ):
-        reader.consume(counting([]))
-
-
 def test_redis_may_go_away_for_a_while(redis_servers, tmp_path):
     """Killed and restarted with its data while records come in: nothing is lost or done twice."""
     kept = ("--appendonly", "yes", "--appendfsync", "always")
@@ -265,31 +253,6 @@ def test_redis_may_go_away_for_a_while(redis_servers, tmp_path):
         with StreamReader(server.url, "g", 0, 1, batch_records=20) as reader:
             reader.consume(on_record, to_end=True)
         assert applied(server, "g") == dict.fromkeys(range(300), 1)
-
-
-def test_redis_away_for_longer_than_the_lease_fences(redis_servers, tmp_path):
-    """It tries again until the lease is over, and no longer."""
-    with redis_servers.running(tmp_path) as server:
-        fill(server.url, "g", 10)
-        lease = Lease(10**9)
-
-        def on_record(record, effects):
-            if record.value == b"9":
-                server.stop(signal.SIGKILL)
-                lease.left = 4
-
-        with StreamReader(server.url, "g", 0, 1, lease=lease) as reader, pytest.raises(Fenced):
-            reader.consume(on_record)
-
-
-def test_redis_away_for_too_long_is_an_error_without_a_lease(redis_servers, tmp_path):
-    with redis_servers.running(tmp_path) as server:
-        server.stop(signal.SIGKILL)
-        with (
-            StreamReader(server.url, "g", 0, 1, retry_s=0.1) as reader,
-            pytest.raises(StoreUnreachable, match="cannot be reached"),
-        ):
-            reader.claim()
 
 
 def test_closing_waits_for_nobody(redis_servers, tmp_path):
@@ -332,36 +295,6 @@ def test_async_handlers_are_awaited_and_stopped_while_they_wait(redis_server, fi
     assert seen == list(range(100))
     assert consumed.handled == 100
     assert applied(redis_server, group) == dict.fromkeys(range(100), 1)
-
-
-@pytest.mark.parametrize("kind", [StreamReader, AsyncStreamReader])
-def test_where_nothing_more_is_there_it_waits_unless_it_was_told_not_to(redis_server, filled, kind):
-    url, group = filled
-    stop, seen, found = threading.Event(), [], []
-
-    async def awaited(reader, told):
-        async with reader:
-            return await reader.consume(counting(seen), **told)
-
-    def consume(**told):
-        reader = kind(url, group, 0, 1, stop=stop)
-        if kind is AsyncStreamReader:
-            found.append(asyncio.run(awaited(reader, told)))
-            return
-        with reader:
-            found.append(reader.consume(counting(seen), **told))
-
-    consume(to_end=True)
-    waiting = threading.Thread(target=consume, daemon=True)
-    waiting.start()
-    try:
-        until(lambda: redis_server.client.info("clients")["blocked_clients"])
-        fill(url, group, 1)
-        until(lambda: len(seen) == 101)
-    finally:
-        stop.set()
-        waiting.join(10.0)
-    assert [one.handled for one in found] == [100, 1]
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from dataclasses import replace
 
 import pytest
@@ -73,16 +72,6 @@ def test_what_is_kept_is_heard_at_once_and_also_what_was_kept_before(
         await until(lambda: heard[-1] == second)
         listening.cancel()
         await asyncio.wait([listening])
-
-    with_store(redis_server.url, redis_servers.new_name(), main)
-
-
-def test_federations_share_a_redis(redis_server, redis_servers):
-    async def main(store):
-        assert await store.put(FIRST, Stamp(0)) is None
-        other = ConfigurationStore(redis_server.url, redis_servers.new_name())
-        assert await other.get() is None
-        await other.close()
 
     with_store(redis_server.url, redis_servers.new_name(), main)
 
@@ -161,25 +150,3 @@ def test_who_listens_to_what_cannot_be_read_says_so_and_tries_again(
     said = [record.getMessage().partition(" reason=")[0] for record in caplog.records]
     assert said == [AWAY, "the store of the configuration can be read again"]
     assert "WRONGTYPE" in caplog.records[0].getMessage()
-
-
-def test_a_redis_that_was_never_there_is_told_once(caplog, monkeypatch):
-    """Whoever listens tries again, less and less often."""
-    pytest.importorskip("redis")
-    monkeypatch.setattr(store._log, "filters", [])
-    with socket.socket() as taken:  # and nobody listens
-        taken.bind(("127.0.0.1", 0))
-        place = f"127.0.0.1:{taken.getsockname()[1]}"
-
-        async def main(kept):
-            listening = asyncio.create_task(kept.listen(print))
-            await until(lambda: kept.failures >= 3)
-            listening.cancel()
-            await asyncio.wait([listening])
-            assert listening.cancelled()
-
-        with caplog.at_level(logging.INFO):
-            with_store(f"redis://{place}/0", "f", main)
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert said.startswith(f"{AWAY} reason=")
-    assert place in said

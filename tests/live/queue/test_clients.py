@@ -118,48 +118,6 @@ def test_leaving_the_loop_gives_back_what_is_held(run):
     run(main())
 
 
-def test_a_stop_waits_for_what_is_being_handled(run):
-    async def main():
-        async with producers(1) as (one,), produce([one.url]) as queue:
-            for _ in range(2):
-                await queue.put(b"x")
-            handling = []
-            release = asyncio.Event()
-
-            async def handle(obj):
-                async with obj:
-                    await release.wait()
-
-            async def look():
-                async for obj in consumer:
-                    task = asyncio.create_task(handle(obj))
-                    handling.append(task)
-
-            consumer = consume([one.url], at_once=3)
-            looking = asyncio.create_task(look())
-            await until(lambda: len(handling) == 2)
-            consumer.stop()
-            await until(lambda: not one.shell.machine.takes)
-            assert not looking.done()
-            release.set()
-            await looking
-            assert one.objects.acknowledged == 2
-
-    run(main())
-
-
-def test_an_object_that_is_never_settled_is_told_to_whoever_forgot_it(run):
-    async def main():
-        async with producers(1) as (one,), produce([one.url]) as queue:
-            await queue.put(b"x")
-            with pytest.raises(RuntimeError, match="expected the last object to be settled"):
-                async for _ in consume([one.url]):
-                    pass
-            await until(lambda: one.objects.buffered == 1)
-
-    run(main())
-
-
 def test_a_put_tells_what_surely_did_not_happen(run):
     async def main():
         async with producers(1, buffers=1, object_limit_bytes=100) as (one,):
@@ -182,38 +140,6 @@ def test_a_put_tells_what_surely_did_not_happen(run):
                 with pytest.raises(Unreachable) as gone:
                     await queue.put(b"z")
                 assert gone.value.surely_did_not_run
-
-    run(main())
-
-
-def test_a_put_goes_to_the_first_producer_that_can_be_reached(run):
-    async def main():
-        async with producers(2) as (one, two), produce([one.url, two.url]) as queue:
-            assert await queue.put(b"x") == one.shell.object_id(1)
-            await one.end()
-            assert await queue.put(b"x") == two.shell.object_id(1)
-            assert await queue.put(b"x") == two.shell.object_id(2)
-
-    run(main())
-
-
-def test_a_consumer_goes_on_when_a_producer_dies(run):
-    async def main():
-        async with producers(3) as them, produce([them[2].url]) as queue:
-            consumer = consume([one.url for one in them], access="learned")
-            await queue.put(b"0")
-            seen = []
-            async with consumer:
-                async for obj in consumer:
-                    async with obj:
-                        seen.append(obj.body)
-                    if len(seen) == 1:
-                        await them[0].end()
-                    if len(seen) == 5:
-                        break
-                    await queue.put(b"%d" % len(seen))
-                assert consumer.access["p3"] > 0.5
-            assert seen == [b"0", b"1", b"2", b"3", b"4"]
 
     run(main())
 

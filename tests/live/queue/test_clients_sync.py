@@ -76,22 +76,6 @@ def test_threads_share_one_consumer(bed, shares_iterator):
     until(lambda: "queue-consumer" not in [one.name for one in threading.enumerate()])
 
 
-def test_a_stop_from_another_thread_ends_the_wait(bed):
-    consumer = consume(bed.urls)
-    ended = threading.Event()
-
-    def look():
-        assert list(consumer) == []
-        ended.set()
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    until(lambda: any(one.shell.machine.takes for one in bed.them))
-    consumer.stop()
-    assert ended.wait(5)
-    thread.join()
-
-
 def test_errors_come_out_in_the_callers_thread():
     with pytest.raises(Unreachable):
         next(iter(consume("http://127.0.0.1:1")))
@@ -101,15 +85,6 @@ def test_errors_come_out_in_the_callers_thread():
 
 def clients_threads():
     return sorted(one.name for one in threading.enumerate() if one.name.startswith("queue-"))
-
-
-@pytest.mark.parametrize("make", [produce, consume])
-def test_what_has_ended_may_be_ended_again(make, bed):
-    made = make(bed.urls)
-    with made:
-        assert clients_threads()
-    made.__exit__(None, None, None)
-    assert not clients_threads()
 
 
 @pytest.mark.parametrize("make", [produce, consume])

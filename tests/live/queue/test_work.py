@@ -199,17 +199,6 @@ def test_a_handler_whose_grant_has_ended_is_stopped(run, jobs):
     run(main())
 
 
-def test_work_that_takes_too_long_is_stopped_and_goes_back(run, jobs):
-    async def main():
-        async with producers(1, deliveries_max=2) as (one,), produce(one.url) as queue:
-            await queue.put(b"7", content_type="application/json")
-            async with working(one.url, "python:queue_jobs:wait", deadline_s=0.1) as work:
-                await until(lambda: one.objects.dead)
-            assert (jobs.cancelled, work.given_back) == ([7, 7], 2)
-
-    run(main())
-
-
 def test_a_handler_that_cannot_be_had_is_told_before_anything_is_taken(run):
     async def main():
         pool = Cluster(id="work", servers=1, handler="python:not_there:run")
