@@ -125,20 +125,17 @@ def test_the_working_directory_is_importable(tmp_path, monkeypatch):
     assert sys.path == [str(tmp_path), *before]
 
 
-def test_what_is_cancelled_on_the_loop_has_taken_the_time_up_to_then():
+async def test_what_is_cancelled_on_the_loop_has_taken_the_time_up_to_then():
     async def handle(payload):
         await asyncio.Event().wait()
 
-    async def main():
-        ends = []
-        workers = AsyncWorkers(handle, "a", lambda event, _: ends.append(event))
-        began_s = time.monotonic() - 5.0
-        request = Request("r", keyed=False, work=msgspec.Raw(b"{}"))
-        workers.start(Start(7, request, began_s, began_s + 60.0))
-        workers.stop(7)
-        await until(lambda: ends)
-        (event,) = ends
-        assert (event.ref, event.outcome) == (7, Outcome.CANCELLED)
-        assert 5.0 <= event.service_s <= time.monotonic() - began_s
-
-    asyncio.run(main())
+    ends = []
+    workers = AsyncWorkers(handle, "a", lambda event, _: ends.append(event))
+    began_s = time.monotonic() - 5.0
+    request = Request("r", keyed=False, work=msgspec.Raw(b"{}"))
+    workers.start(Start(7, request, began_s, began_s + 60.0))
+    workers.stop(7)
+    await until(lambda: ends)
+    (event,) = ends
+    assert (event.ref, event.outcome) == (7, Outcome.CANCELLED)
+    assert 5.0 <= event.service_s <= time.monotonic() - began_s

@@ -194,32 +194,28 @@ def with_service(says, check):
 # --- one upstream -----------------------------------------------------------------------------
 
 
-def test_the_service_gets_the_payload_as_it_came_and_the_headers():
+async def test_the_service_gets_the_payload_as_it_came_and_the_headers():
     """Spaces and all; the deadline is what remains, and only a name that was given is a key."""
-
-    async def main():
-        async with Service() as service:
-            url = f"http://127.0.0.1:{service.port}/a/b/?mode=x&y"
-            async with Rig(url) as rig:
-                await rig.looked()
-                trace = TraceContext(TRACEPARENT, "x=y")
-                given = {"id": "ä 1", "keyed": True, "trace": trace}
-                assert result(await rig.run(b'{ "x": [1] }', deadline_s=5.0, **given)) == [1]
-                await rig.run(b"null", deadline_s=-1.0)
-        keyed, unkeyed = service.calls
-        assert keyed.target == "POST /a/b/?mode=x&y HTTP/1.1"
-        assert keyed.body == b'{ "x": [1] }'
-        assert keyed.headers["content-type"] == "application/json"
-        assert keyed.headers["spillover-request-id"] == keyed.headers["idempotency-key"] == "ä 1"
-        assert keyed.headers["traceparent"] == TRACEPARENT
-        assert keyed.headers["tracestate"] == "x=y"
-        assert 0 < int(keyed.headers["spillover-deadline-ms"]) < 5000
-        assert unkeyed.headers["spillover-deadline-ms"] == "0"
-        assert unkeyed.headers["spillover-request-id"] == "r2"
-        assert not {"idempotency-key", "traceparent", "tracestate"} & set(unkeyed.headers)
-        assert service.connections <= 2  # it has to be seen first to keep them open
-
-    run(main)
+    async with Service() as service:
+        url = f"http://127.0.0.1:{service.port}/a/b/?mode=x&y"
+        async with Rig(url) as rig:
+            await rig.looked()
+            trace = TraceContext(TRACEPARENT, "x=y")
+            given = {"id": "ä 1", "keyed": True, "trace": trace}
+            assert result(await rig.run(b'{ "x": [1] }', deadline_s=5.0, **given)) == [1]
+            await rig.run(b"null", deadline_s=-1.0)
+    keyed, unkeyed = service.calls
+    assert keyed.target == "POST /a/b/?mode=x&y HTTP/1.1"
+    assert keyed.body == b'{ "x": [1] }'
+    assert keyed.headers["content-type"] == "application/json"
+    assert keyed.headers["spillover-request-id"] == keyed.headers["idempotency-key"] == "ä 1"
+    assert keyed.headers["traceparent"] == TRACEPARENT
+    assert keyed.headers["tracestate"] == "x=y"
+    assert 0 < int(keyed.headers["spillover-deadline-ms"]) < 5000
+    assert unkeyed.headers["spillover-deadline-ms"] == "0"
+    assert unkeyed.headers["spillover-request-id"] == "r2"
+    assert not {"idempotency-key", "traceparent", "tracestate"} & set(unkeyed.headers)
+    assert service.connections <= 2  # it has to be seen first to keep them open
 
 
 PROBLEMS = {
@@ -252,24 +248,20 @@ def test_what_becomes_a_problem(case):
     with_service(says, check)
 
 
-def test_queries_are_told_to_nobody():
+async def test_queries_are_told_to_nobody():
     """They may hold what opens a service: problems name it without."""
-
-    async def main():
-        async with (
-            Service(answer(status=401)) as service,
-            Rig(f"{service.url}?key=hidden", f"{service.url}?hidden") as rig,
-        ):
-            problems = [(await rig.run()).problem]
-            service.says = "reset"
-            problems.append((await rig.run()).problem)
-            await service.die()
-            problems.append((await rig.run()).problem)
-            told = " ".join(problems)
-            assert all(says in told for says in ("answered 401", "not known", "none of 2"))
-            assert "hidden" not in told
-
-    run(main)
+    async with (
+        Service(answer(status=401)) as service,
+        Rig(f"{service.url}?key=hidden", f"{service.url}?hidden") as rig,
+    ):
+        problems = [(await rig.run()).problem]
+        service.says = "reset"
+        problems.append((await rig.run()).problem)
+        await service.die()
+        problems.append((await rig.run()).problem)
+        told = " ".join(problems)
+        assert all(says in told for says in ("answered 401", "not known", "none of 2"))
+        assert "hidden" not in told
 
 
 def test_stopping_closes_the_connection_and_frees_the_server_at_once():
@@ -337,51 +329,39 @@ def test_a_connection_that_its_service_may_be_closing_is_not_used(idle_s, connec
 # --- several upstreams, and none --------------------------------------------------------------
 
 
-def test_what_was_not_delivered_goes_to_the_next():
+async def test_what_was_not_delivered_goes_to_the_next():
     """Nothing listens at two of three: every request is done, and nobody is told of any failure."""
-
-    async def main():
-        nobody = [f"http://127.0.0.1:{await port_of_nobody()}/" for _ in range(2)]
-        async with Service() as service, Rig(*nobody, service) as rig:
-            assert [result(await rig.run()) for _ in range(4)] == [[1]] * 4
-            assert len(service.calls) == 4
-            assert rig.health() == []
-
-    run(main)
+    nobody = [f"http://127.0.0.1:{await port_of_nobody()}/" for _ in range(2)]
+    async with Service() as service, Rig(*nobody, service) as rig:
+        assert [result(await rig.run()) for _ in range(4)] == [[1]] * 4
+        assert len(service.calls) == 4
+        assert rig.health() == []
 
 
-def test_when_none_can_be_reached_the_node_is_told_first():
+async def test_when_none_can_be_reached_the_node_is_told_first():
     """Down before what follows from it; each request, also later, was surely not started."""
-
-    async def main():
-        nobody = [f"http://127.0.0.1:{await port_of_nobody()}/" for _ in range(2)]
-        async with Rig(*nobody) as rig:
-            refs = [rig.start() for _ in range(3)]
-            for ref in refs:
-                event = await rig.end(ref)
-                assert isinstance(event, NotStarted)
-                assert "none of 2 upstreams can be reached" in event.problem
-            assert rig.told[0] is False
-            assert isinstance(await rig.run(), NotStarted)
-            assert rig.health() == [False]
-
-    run(main)
+    nobody = [f"http://127.0.0.1:{await port_of_nobody()}/" for _ in range(2)]
+    async with Rig(*nobody) as rig:
+        refs = [rig.start() for _ in range(3)]
+        for ref in refs:
+            event = await rig.end(ref)
+            assert isinstance(event, NotStarted)
+            assert "none of 2 upstreams can be reached" in event.problem
+        assert rig.told[0] is False
+        assert isinstance(await rig.run(), NotStarted)
+        assert rig.health() == [False]
 
 
-def test_a_service_that_is_not_there_is_found_out_without_work():
+async def test_a_service_that_is_not_there_is_found_out_without_work():
     """By the first look, at the start; and when it comes, that is found out, too."""
-
-    async def main():
-        service = Service(port=await port_of_nobody())
-        async with Rig(service) as rig:
-            await until(lambda: rig.health() == [False])
-            await service.listen()
-            await until(lambda: rig.health() == [False, True])
-            assert service.calls == []
-            assert result(await rig.run()) == [1]
-            await service.die()
-
-    run(main)
+    service = Service(port=await port_of_nobody())
+    async with Rig(service) as rig:
+        await until(lambda: rig.health() == [False])
+        await service.listen()
+        await until(lambda: rig.health() == [False, True])
+        assert service.calls == []
+        assert result(await rig.run()) == [1]
+        await service.die()
 
 
 def test_a_service_that_dies_and_comes_back():
@@ -408,40 +388,32 @@ def test_a_service_that_dies_and_comes_back():
 
 
 @pytest.mark.parametrize("first", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1,"])
-def test_without_a_key_nothing_is_sent_twice(first):
+async def test_without_a_key_nothing_is_sent_twice(first):
     """Broken off before or within the answer: it may have run, and ends there."""
-
-    async def main():
-        async with (
-            Service("reset", first) as one,
-            Service("reset", first) as two,
-            Rig(one, two) as rig,
-        ):
-            event = await rig.run()
-            assert event.outcome is Outcome.FAILED
-            assert "whether it did the work is not known" in event.problem
-            assert len(one.calls) + len(two.calls) == 1
-
-    run(main)
+    async with (
+        Service("reset", first) as one,
+        Service("reset", first) as two,
+        Rig(one, two) as rig,
+    ):
+        event = await rig.run()
+        assert event.outcome is Outcome.FAILED
+        assert "whether it did the work is not known" in event.problem
+        assert len(one.calls) + len(two.calls) == 1
 
 
-def test_with_a_key_it_is_sent_to_another_one_once():
+async def test_with_a_key_it_is_sent_to_another_one_once():
     """To one that answers; or the second failure is the end, however many are left."""
-
-    async def main():
-        async with Service("reset") as one, Service("reset") as two, Service("reset") as three:
-            async with Rig(one, two, three) as rig:
-                event = await rig.run(keyed=True)
-                assert event.outcome is Outcome.FAILED
-                assert len(one.calls) + len(two.calls) + len(three.calls) == 2
-                two.says = three.says = OK
-                for _ in range(3):
-                    assert result(await rig.run(keyed=True)) == [1]
-            async with Rig(one) as rig:
-                event = await rig.run(keyed=True)
-                assert "whether it did the work is not known" in event.problem
-
-    run(main)
+    async with Service("reset") as one, Service("reset") as two, Service("reset") as three:
+        async with Rig(one, two, three) as rig:
+            event = await rig.run(keyed=True)
+            assert event.outcome is Outcome.FAILED
+            assert len(one.calls) + len(two.calls) + len(three.calls) == 2
+            two.says = three.says = OK
+            for _ in range(3):
+                assert result(await rig.run(keyed=True)) == [1]
+        async with Rig(one) as rig:
+            event = await rig.run(keyed=True)
+            assert "whether it did the work is not known" in event.problem
 
 
 def test_a_name_that_no_header_can_bear_fails_alone():

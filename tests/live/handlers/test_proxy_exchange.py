@@ -40,53 +40,45 @@ def client_of(server, **options):
 
 
 @pytest.mark.parametrize("happens", HAPPENS.values(), ids=HAPPENS)
-def test_what_comes_before_a_request_has_left_sends_it_on_another_connection(run, happens):
+async def test_what_comes_before_a_request_has_left_sends_it_on_another_connection(happens):
     """In the same turn of the loop: it is no answer to it, and nothing of it was sent."""
-
-    async def main():
-        ends, heads = [], []
-        async with scripted(answer(204)) as server:
-            client = client_of(server)
-            await client.warm(1)
-            (connection,) = client._kept.idle
-            exchange = PassedExchange(
-                "POST", "u", ends.append, LIMIT, on_begin=heads.append, on_piece=heads.append
-            )
-            client.dispatch(exchange, POSTED, ())
-            happens(connection)
-            await until(lambda: ends)
-            assert (ends[0].status, len(server.seen), len(heads)) == (204, 1, 1)
-            assert connection not in client._open
-            await client.close()
-
-    run(main())
+    ends, heads = [], []
+    async with scripted(answer(204)) as server:
+        client = client_of(server)
+        await client.warm(1)
+        (connection,) = client._kept.idle
+        exchange = PassedExchange(
+            "POST", "u", ends.append, LIMIT, on_begin=heads.append, on_piece=heads.append
+        )
+        client.dispatch(exchange, POSTED, ())
+        happens(connection)
+        await until(lambda: ends)
+        assert (ends[0].status, len(server.seen), len(heads)) == (204, 1, 1)
+        assert connection not in client._open
+        await client.close()
 
 
-def test_who_takes_no_whole_answers_gets_known_ones_piece_by_piece_too(run):
+async def test_who_takes_no_whole_answers_gets_known_ones_piece_by_piece_too():
     """Though others were told all of it at once, by its head."""
-
-    async def main():
-        told = []
-        async with scripted(answer(200, b"ok")) as server:
-            client = client_of(server)
-            for takes_whole in (True, True, False):
-                ends, heads, pieces = [], [], []
-                exchange = PassedExchange(
-                    "GET",
-                    "u",
-                    ends.append,
-                    LIMIT,
-                    on_begin=heads.append,
-                    on_piece=pieces.append,
-                    takes_whole=takes_whole,
-                )
-                client.dispatch(exchange, REQUEST, ())
-                await until(lambda ends=ends: ends)
-                told.append((len(heads), b"".join(pieces), exchange.at_once is not None))
-            await client.close()
-        assert told == [(0, b"", True), (0, b"", True), (1, b"ok", False)]
-
-    run(main())
+    told = []
+    async with scripted(answer(200, b"ok")) as server:
+        client = client_of(server)
+        for takes_whole in (True, True, False):
+            ends, heads, pieces = [], [], []
+            exchange = PassedExchange(
+                "GET",
+                "u",
+                ends.append,
+                LIMIT,
+                on_begin=heads.append,
+                on_piece=pieces.append,
+                takes_whole=takes_whole,
+            )
+            client.dispatch(exchange, REQUEST, ())
+            await until(lambda ends=ends: ends)
+            told.append((len(heads), b"".join(pieces), exchange.at_once is not None))
+        await client.close()
+    assert told == [(0, b"", True), (0, b"", True), (1, b"ok", False)]
 
 
 # --- answers that are played by hand ------------------------------------------------------------

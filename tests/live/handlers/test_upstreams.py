@@ -190,20 +190,16 @@ def test_a_failure_that_comes_at_once_does_not_make_it_the_least_busy(clock):
 @pytest.mark.parametrize(
     ("servers", "connections"), [(1, 2 * TOKENS_MAX), (TOKENS_MAX + 1, 2 * (TOKENS_MAX + 1))]
 )
-def test_connections_suffice_for_all_servers_there_may_ever_be(servers, connections):
+async def test_connections_suffice_for_all_servers_there_may_ever_be(servers, connections):
     """Twice, with some to spare: those of stopped requests are gone only a moment later. Their
     number is changed while nodes run."""
-
-    async def main():
-        timers = Timers(asyncio.get_running_loop())
-        cluster = Cluster(id="a", servers=servers, handler="http:http://127.0.0.1:9,http://[::1]:9")
-        workers = make_workers(cluster, "test", timers, lambda *_: None, lambda _: None)
-        for upstream in workers.upstreams._all:
-            assert upstream.client.connections_max == connections + CONNECTIONS_SPARE
-        await workers.close()
-        timers.close()
-
-    asyncio.run(main())
+    timers = Timers(asyncio.get_running_loop())
+    cluster = Cluster(id="a", servers=servers, handler="http:http://127.0.0.1:9,http://[::1]:9")
+    workers = make_workers(cluster, "test", timers, lambda *_: None, lambda _: None)
+    for upstream in workers.upstreams._all:
+        assert upstream.client.connections_max == connections + CONNECTIONS_SPARE
+    await workers.close()
+    timers.close()
 
 
 def test_the_node_hears_of_the_last_one_that_goes(clock, told):

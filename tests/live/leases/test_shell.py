@@ -95,32 +95,29 @@ class Work:
         return sorted((node, nodes.count(node)) for node in set(nodes))
 
 
-def test_members_share_and_hand_over(group, until):
+async def test_members_share_and_hand_over(group, until):
     """One gets all; a second one its half, by as many moves as that takes; the rest comes back."""
     work, events = Work(), []
 
-    async def main():
-        async with group("a", work.on_thread("a"), events=events) as first:
-            await until(lambda: work.counts() == [("a", 6)])
-            before = dict(work.running)
-            async with group("b", work.on_loop("b"), events=events) as second:
-                await until(lambda: work.counts() == [("a", 3), ("b", 3)])
-                await until(lambda: (len(first.held), len(second.held)) == (3, 3))
-                for partition, (node, epoch) in work.running.items():
-                    assert node == "a" or epoch > before[partition][1]
-            await until(lambda: work.counts() == [("a", 6)])
-            assert first.state == "member"
-        assert work.running == {}
-        assert work.twice == []
-
-    runs(main)
+    async with group("a", work.on_thread("a"), events=events) as first:
+        await until(lambda: work.counts() == [("a", 6)])
+        before = dict(work.running)
+        async with group("b", work.on_loop("b"), events=events) as second:
+            await until(lambda: work.counts() == [("a", 3), ("b", 3)])
+            await until(lambda: (len(first.held), len(second.held)) == (3, 3))
+            for partition, (node, epoch) in work.running.items():
+                assert node == "a" or epoch > before[partition][1]
+        await until(lambda: work.counts() == [("a", 6)])
+        assert first.state == "member"
+    assert work.running == {}
+    assert work.twice == []
     took = [line["partition"] for line in events if line["event"] == "acquired"]
     assert len(took) == 6 + 3 + 3
     assert all(line["epoch"] > 10**12 for line in events if line["event"] == "acquired")
     assert {line["event"] for line in events} >= {"challenged", "grabbed", "releasing", "released"}
 
 
-def test_a_handler_that_fails_gives_its_partition_up(group, until, caplog):
+async def test_a_handler_that_fails_gives_its_partition_up(group, until, caplog):
     """Told in one line with the error; the partition is served again after a while."""
     work = Work()
     calls = []
@@ -131,35 +128,29 @@ def test_a_handler_that_fails_gives_its_partition_up(group, until, caplog):
             raise ValueError("not today")
         work.on_thread("a")(partition, epoch, stop_event)
 
-    async def main():
-        async with group("a", fails_once):
-            await until(lambda: work.counts() == [("a", 6)])
-        assert work.running == {}
-
-    runs(main)
+    async with group("a", fails_once):
+        await until(lambda: work.counts() == [("a", 6)])
+    assert work.running == {}
     assert calls.count(0) == 2
     assert "handler failed partition=0" in caplog.text
     assert "not today" in caplog.text
 
 
-def test_a_store_that_dies_ends_what_is_held(group, until, redis_servers, tmp_path):
+async def test_a_store_that_dies_ends_what_is_held(group, until, redis_servers, tmp_path):
     """Nobody acts beyond the own lease; when it comes back, without its data, work goes on with
     higher epochs."""
     work, events = Work(), []
 
-    async def main():
-        with redis_servers.running(tmp_path) as server:
-            async with group("a", work.on_thread("a"), events=events, url=server.url):
-                await until(lambda: work.counts() == [("a", 6)])
-                before = {partition: epoch for partition, (_, epoch) in work.running.items()}
-                server.stop(signal.SIGKILL)
-                await until(lambda: work.running == {})
-                server.restart()
-                await until(lambda: work.counts() == [("a", 6)])
-                assert all(epoch > before[p] for p, (_, epoch) in work.running.items())
-        told = [line["event"] for line in events]
-        while_down = told[told.index("redis_down") : told.index("redis_up")]
-        # Those that stop in time, when asked to before the deadline, need not be fenced.
-        assert while_down.count("fenced") + while_down.count("released") == 6
-
-    runs(main)
+    with redis_servers.running(tmp_path) as server:
+        async with group("a", work.on_thread("a"), events=events, url=server.url):
+            await until(lambda: work.counts() == [("a", 6)])
+            before = {partition: epoch for partition, (_, epoch) in work.running.items()}
+            server.stop(signal.SIGKILL)
+            await until(lambda: work.running == {})
+            server.restart()
+            await until(lambda: work.counts() == [("a", 6)])
+            assert all(epoch > before[p] for p, (_, epoch) in work.running.items())
+    told = [line["event"] for line in events]
+    while_down = told[told.index("redis_down") : told.index("redis_up")]
+    # Those that stop in time, when asked to before the deadline, need not be fenced.
+    assert while_down.count("fenced") + while_down.count("released") == 6

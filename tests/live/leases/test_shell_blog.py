@@ -78,21 +78,18 @@ class Runs:
             return {node for nodes in self.now.values() for node in nodes}
 
 
-def test_two_members_share_as_the_document_has_it(group, redis_servers):
+async def test_two_members_share_as_the_document_has_it(group, redis_servers):
     """Each gets some, all run, epochs are 0; whoever drains leaves all to the other one."""
     work, events = Runs(), []
 
-    async def main():
-        async with group("a", work.handler("a"), events=events) as a:
-            await redis_servers.until(work.all_run)
-            assert a.renewal == "none"
-            async with group("b", work.handler("b"), events=events) as b:
-                await redis_servers.until(lambda: work.all_run() and work.nodes() == {"a", "b"})
-                await redis_servers.until(lambda: min(len(a.held), len(b.held)) > 0)
-            assert (b.state, b.held) == ("finished", {})
-            await redis_servers.until(lambda: work.all_run() and work.nodes() == {"a"})
-
-    runs(main)
+    async with group("a", work.handler("a"), events=events) as a:
+        await redis_servers.until(work.all_run)
+        assert a.renewal == "none"
+        async with group("b", work.handler("b"), events=events) as b:
+            await redis_servers.until(lambda: work.all_run() and work.nodes() == {"a", "b"})
+            await redis_servers.until(lambda: min(len(a.held), len(b.held)) > 0)
+        assert (b.state, b.held) == ("finished", {})
+        await redis_servers.until(lambda: work.all_run() and work.nodes() == {"a"})
     assert work.epochs == {0}
     assert work.nodes() == set()
     told = {line["event"] for line in events}

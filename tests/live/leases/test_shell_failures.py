@@ -137,41 +137,35 @@ def test_no_room_for_a_members_own_threads(group, no_room_for_threads, kind, ren
 
 
 @pytest.mark.parametrize("kind", ["on_thread", "on_loop"])
-def test_an_error_of_ours_ends_the_whole_member(group, until, caplog, kind):
+async def test_an_error_of_ours_ends_the_whole_member(group, until, caplog, kind):
     """In the middle of a hand-over: it acts no more, says so, and the others take all of it."""
     running = Running()
 
-    async def main():
-        async with group("a", getattr(running, kind)("a")) as broken:
-            broken.events.observer = Onlooker("releasing")
-            await until(lambda: running.count("a") == PARTITIONS)
-            async with group("b", running.on_loop("b")) as other:
-                with pytest.raises(MemberFailed, match=r"a: it has failed .*KeyError: 'no such"):
-                    await broken.wait()
-                assert (broken.state, broken.held, broken.draining) == ("finished", {}, True)
-                assert not broken._shell.leases._supervisor._begun, "it gives no sign of life"
-                await until(lambda: running.count("a") == 0)
-                await until(lambda: running.count("b") == PARTITIONS)
-                assert len(other.held) == PARTITIONS
-
-    runs(main)
+    async with group("a", getattr(running, kind)("a")) as broken:
+        broken.events.observer = Onlooker("releasing")
+        await until(lambda: running.count("a") == PARTITIONS)
+        async with group("b", running.on_loop("b")) as other:
+            with pytest.raises(MemberFailed, match=r"a: it has failed .*KeyError: 'no such"):
+                await broken.wait()
+            assert (broken.state, broken.held, broken.draining) == ("finished", {}, True)
+            assert not broken._shell.leases._supervisor._begun, "it gives no sign of life"
+            await until(lambda: running.count("a") == 0)
+            await until(lambda: running.count("b") == PARTITIONS)
+            assert len(other.held) == PARTITIONS
     errors = [one for one in caplog.records if one.exc_info]
     assert [one.message for one in errors] == ["member has failed, and serves nothing member=a"]
     assert "told" in caplog.text  # where it was
     assert "cancelled itself" not in caplog.text
 
 
-def test_an_error_of_ours_at_entry(group, redis_servers):
+async def test_an_error_of_ours_at_entry(group, redis_servers):
     """Raised there: while Redis is away, nobody would ever come out."""
     url = f"redis://127.0.0.1:{redis_servers.free_port()}/0"
 
-    async def main():
-        member = group("a", works, url=url)
-        member.events.observer = Onlooker("redis_down")
-        with pytest.raises(MemberFailed, match="a: it has failed"):
-            await member.__aenter__()
-
-    runs(main)
+    member = group("a", works, url=url)
+    member.events.observer = Onlooker("redis_down")
+    with pytest.raises(MemberFailed, match="a: it has failed"):
+        await member.__aenter__()
 
 
 # --- who is told of the end -----------------------------------------------------------------------
@@ -181,7 +175,7 @@ def given_up(caplog):
     return [one.message for one in caplog.records if "another member with the id" in one.message]
 
 
-def test_giving_up_is_logged_and_raised_at_the_end(group, until, caplog):
+async def test_giving_up_is_logged_and_raised_at_the_end(group, until, caplog):
     """If nobody has waited for it: at once in the log, and when `with` ends."""
 
     async def give_up():
@@ -189,12 +183,9 @@ def test_giving_up_is_logged_and_raised_at_the_end(group, until, caplog):
             await until(lambda: again.state == "finished")
             assert len(given_up(caplog)) == 1
 
-    async def main():
-        async with group("a", works):
-            with pytest.raises(RunError, match="a: another member with the id a is alive"):
-                await give_up()
-
-    runs(main)
+    async with group("a", works):
+        with pytest.raises(RunError, match="a: another member with the id a is alive"):
+            await give_up()
     assert given_up(caplog)[0].startswith("member has given up member=a reason=")
 
 

@@ -41,15 +41,11 @@ def group(redis_servers):
     return redis_servers.new_name()
 
 
-def test_a_group_has_one_number_of_partitions_one_rule_and_one_balance(redis_server, group):
+async def test_a_group_has_one_number_of_partitions_one_rule_and_one_balance(redis_server, group):
     """Whoever comes with another is told, and told what to do."""
-
-    async def begin():
-        store = RedisLeaseStore(redis_server.url, group, 4, TIMES)
-        await store.join("a", "i")
-        await store.close()
-
-    asyncio.run(begin())
+    store = RedisLeaseStore(redis_server.url, group, 4, TIMES)
+    await store.join("a", "i")
+    await store.close()
     for operation, arguments in (
         ("join", ("b", "i")),
         ("renew", ("b", "i", [])),
@@ -134,60 +130,50 @@ def test_no_redis_and_what_is_none(redis_server, redis_servers, group):
 
 
 @pytest.mark.parametrize("broken", ["half-open", "reset"])
-def test_a_broken_connection_is_replaced(redis_servers, redis_server, group, broken):
+async def test_a_broken_connection_is_replaced(redis_servers, redis_server, group, broken):
     """Half-open: nothing comes back and nothing says so. The call after that has a new one."""
-
-    async def story():
-        async with redis_servers.Way(redis_server.port) as way:
-            store = RedisLeaseStore(way.url, group, 4, TIMES, timeout_s=TIMEOUT_S)
-            await store.join("a", "i")
-            assert way.accepted == 1
-            if broken == "half-open":
-                way.freeze()
-            else:
-                way.cut()
-            with pytest.raises(StoreUnreachable):
-                await store.renew("a", "i", [])
-            way.thaw()
-            assert (await store.renew("a", "i", [])).held == []
-            assert way.accepted == 2
-            await store.close()
-
-    asyncio.run(story())
-
-
-def test_more_calls_than_connections_wait_for_one(redis_servers, redis_server, group):
-    """And open no more than there may be."""
-
-    async def story():
-        async with redis_servers.Way(redis_server.port) as way:
-            store = RedisLeaseStore(way.url, group, 4, TIMES)
-            await asyncio.gather(*(store.survey("a") for _ in range(200)))
-            assert way.accepted == 8
-            await store.close()
-
-    asyncio.run(story())
-
-
-def test_a_call_that_is_given_up_does_not_confuse_the_next(redis_servers, redis_server, group):
-    """Cancelled while its answer is on the way: the next one gets its own answer."""
-
-    async def story():
-        async with redis_servers.Way(redis_server.port) as way:
-            store = RedisLeaseStore(way.url, group, 4, TIMES)
-            await store.join("a", "i")
+    async with redis_servers.Way(redis_server.port) as way:
+        store = RedisLeaseStore(way.url, group, 4, TIMES, timeout_s=TIMEOUT_S)
+        await store.join("a", "i")
+        assert way.accepted == 1
+        if broken == "half-open":
             way.freeze()
-            asked = store.round_trips
-            call = asyncio.create_task(store.grab(0, "a", 0.0))
-            await redis_servers.until(lambda: store.round_trips > asked)
-            call.cancel()
-            await asyncio.wait([call])
-            way.thaw()
-            assert (await store.survey("a")).own == []
-            assert (await store.renew("a", "i", [(3, 7)])).held == [(3, True, False)]
-            await store.close()
+        else:
+            way.cut()
+        with pytest.raises(StoreUnreachable):
+            await store.renew("a", "i", [])
+        way.thaw()
+        assert (await store.renew("a", "i", [])).held == []
+        assert way.accepted == 2
+        await store.close()
 
-    asyncio.run(story())
+
+async def test_more_calls_than_connections_wait_for_one(redis_servers, redis_server, group):
+    """And open no more than there may be."""
+    async with redis_servers.Way(redis_server.port) as way:
+        store = RedisLeaseStore(way.url, group, 4, TIMES)
+        await asyncio.gather(*(store.survey("a") for _ in range(200)))
+        assert way.accepted == 8
+        await store.close()
+
+
+async def test_a_call_that_is_given_up_does_not_confuse_the_next(
+    redis_servers, redis_server, group
+):
+    """Cancelled while its answer is on the way: the next one gets its own answer."""
+    async with redis_servers.Way(redis_server.port) as way:
+        store = RedisLeaseStore(way.url, group, 4, TIMES)
+        await store.join("a", "i")
+        way.freeze()
+        asked = store.round_trips
+        call = asyncio.create_task(store.grab(0, "a", 0.0))
+        await redis_servers.until(lambda: store.round_trips > asked)
+        call.cancel()
+        await asyncio.wait([call])
+        way.thaw()
+        assert (await store.survey("a")).own == []
+        assert (await store.renew("a", "i", [(3, 7)])).held == [(3, True, False)]
+        await store.close()
 
 
 @pytest.mark.processes

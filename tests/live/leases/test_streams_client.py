@@ -54,30 +54,27 @@ def test_what_ends_after_its_client_was_closed_leaves_no_connection(redis_server
         until(lambda: connections() == (made + 1, 0))
 
 
-def test_whoever_else_is_on_the_loop_has_a_turn_between_plain_handlers(monkeypatch):
+async def test_whoever_else_is_on_the_loop_has_a_turn_between_plain_handlers(monkeypatch):
     """Which never wait for anything."""
     monkeypatch.setattr(client_module, "TURN_S", -1.0)
 
-    async def main():
-        turns = []
+    turns = []
 
-        def handling():
-            for _ in range(5):
-                yield Call(turns.append, ("handled",))
+    def handling():
+        for _ in range(5):
+            yield Call(turns.append, ("handled",))
 
-        async def others():
-            while turns.count("handled") < 5:
-                turns.append("other")
-                await turn(0)
+    async def others():
+        while turns.count("handled") < 5:
+            turns.append("other")
+            await turn(0)
 
-        client = AsyncClient(NOBODY, 1.0)
-        beside = asyncio.create_task(others())
-        await client.carry_out(handling())
-        await beside
-        assert turns.count("other") >= 2, turns
-        await client.close()
-
-    asyncio.run(main())
+    client = AsyncClient(NOBODY, 1.0)
+    beside = asyncio.create_task(others())
+    await client.carry_out(handling())
+    await beside
+    assert turns.count("other") >= 2, turns
+    await client.close()
 
 
 KINDS = pytest.mark.parametrize("kind", [Client, AsyncClient])

@@ -86,27 +86,24 @@ def test_what_a_writer_could_not_send_stays_in_it(redis_server, name, ends):
     assert redis_server.client.xlen(keys.stream(0)) == 2
 
 
-def test_closing_a_writer_that_awaits_sends_the_rest(redis_server, name):
+async def test_closing_a_writer_that_awaits_sends_the_rest(redis_server, name):
     """And one that never wrote anything asks for nothing, so that it needs no Redis."""
     keys = StreamKeys.of(name)
 
-    async def main():
-        writer = AsyncStreamWriter(redis_server.url, name, 2)
-        await writer.append("first", partition=0)
-        assert redis_server.client.exists(keys.stream(0)) == 0
-        await writer.close()
-        assert (writer.unsent, redis_server.client.xlen(keys.stream(0))) == (0, 1)
-        redis_server.client.set(keys.stream(1), "no stream")
-        await writer.append("second", partition=1)
-        for _ in range(2):
-            with pytest.raises(StoreRefused, match="left in the writer: 1"):
-                await writer.close()
-        redis_server.client.delete(keys.stream(1))
-        await writer.close()
-        assert redis_server.client.xlen(keys.stream(1)) == 1
-        await AsyncStreamWriter("redis://127.0.0.1:1/0", name, 2).close()
-
-    asyncio.run(main())
+    writer = AsyncStreamWriter(redis_server.url, name, 2)
+    await writer.append("first", partition=0)
+    assert redis_server.client.exists(keys.stream(0)) == 0
+    await writer.close()
+    assert (writer.unsent, redis_server.client.xlen(keys.stream(0))) == (0, 1)
+    redis_server.client.set(keys.stream(1), "no stream")
+    await writer.append("second", partition=1)
+    for _ in range(2):
+        with pytest.raises(StoreRefused, match="left in the writer: 1"):
+            await writer.close()
+    redis_server.client.delete(keys.stream(1))
+    await writer.close()
+    assert redis_server.client.xlen(keys.stream(1)) == 1
+    await AsyncStreamWriter("redis://127.0.0.1:1/0", name, 2).close()
 
 
 def test_a_full_batch_leaves_before_anybody_flushes(redis_server, name):

@@ -148,24 +148,21 @@ def test_a_neighbor_that_gives_none_is_told_of_once(said, caplog, monkeypatch):
     assert lines == {"no configuration neighbor=b"}
 
 
-def test_the_loop_has_its_turns_while_a_large_text_is_read():
+async def test_the_loop_has_its_turns_while_a_large_text_is_read():
     """Also of an older node, which tells it in YAML; nobody's turn is left short after that."""
     clusters = tuple(Cluster(id=ClusterId(f"c{n}"), servers=1) for n in range(1_000))
     large = replace(PLAIN, clusters=clusters)
     said = encode_configuration(of_file(large, short_text(large)))
 
-    async def main():
-        usual_s = sys.getswitchinterval()
-        reading = asyncio.create_task(TopologyReader("plain").read(said, "b"))
-        turns = 0
-        while not reading.done():
-            await turn(0.001)
-            turns += 1
-        assert (await reading)[0].topology == large
-        assert turns > 10
-        assert sys.getswitchinterval() == usual_s
-
-    asyncio.run(main())
+    usual_s = sys.getswitchinterval()
+    reading = asyncio.create_task(TopologyReader("plain").read(said, "b"))
+    turns = 0
+    while not reading.done():
+        await turn(0.001)
+        turns += 1
+    assert (await reading)[0].topology == large
+    assert turns > 10
+    assert sys.getswitchinterval() == usual_s
 
 
 def test_a_proposal_is_taken_as_the_next_version_or_refused(caplog, monkeypatch):
@@ -225,28 +222,25 @@ def test_a_bug_in_asking_ends_no_node(caplog, monkeypatch):
     assert record.getMessage().startswith("bug: a neighbor's configuration")
 
 
-def test_a_text_that_comes_again_is_not_read_again():
+async def test_a_text_that_comes_again_is_not_read_again():
     """A neighbor gives it other stamps; both what is taken and what is refused is known."""
     other = replace(next_of(AT_FIRST, "b", 5), stamp=Stamp(9, "b", 1), lineage=())
     refused = replace(other, text="clusters: {}")
 
-    async def main():
-        reading = TopologyReader("plain")
-        first, cost_s = await reading.read(encode_configuration(other), "b")
-        again = replace(other, stamp=Stamp(10, "b", 1))
-        second, _ = await reading.read(encode_configuration(again), "b")
-        assert second == again
-        assert second.topology is first.topology
-        assert cost_s > 0.0
-        whys = [(await reading.read(encode_configuration(refused), "b"))[0] for _ in range(2)]
-        assert [str(one) for one in whys] == ["b: clusters: expected a list, got a mapping"] * 2
-        assert len(reading._known) == 2
-        for number in range(10):
-            text = f"max_hops: {number}"
-            await reading.read(encode_configuration(replace(other, text=text)), "b")
-        assert len(reading._known) == KNOWN_MAX
-
-    asyncio.run(main())
+    reading = TopologyReader("plain")
+    first, cost_s = await reading.read(encode_configuration(other), "b")
+    again = replace(other, stamp=Stamp(10, "b", 1))
+    second, _ = await reading.read(encode_configuration(again), "b")
+    assert second == again
+    assert second.topology is first.topology
+    assert cost_s > 0.0
+    whys = [(await reading.read(encode_configuration(refused), "b"))[0] for _ in range(2)]
+    assert [str(one) for one in whys] == ["b: clusters: expected a list, got a mapping"] * 2
+    assert len(reading._known) == 2
+    for number in range(10):
+        text = f"max_hops: {number}"
+        await reading.read(encode_configuration(replace(other, text=text)), "b")
+    assert len(reading._known) == KNOWN_MAX
 
 
 # --- with a store ---------------------------------------------------------------------------------

@@ -23,125 +23,107 @@ from support.loop import turn, until
 from support.queue_producers import producers
 
 
-def test_one_url_leads_to_all_producers_and_to_objects_elsewhere(run):
-    async def main():
-        async with producers(4) as them, produce([them[3].url]) as queue:
-            await queue.put(b"far away")
-            async with consume(them[0].url, access={"p1": 0.999999, "p4": 1e-6}) as consumer:
-                async for obj in consumer:
-                    async with obj:
-                        assert (obj.producer, obj.body) == ("p4", b"far away")
-                        assert obj.probes >= 2
-                    consumer.stop()
-            await until(lambda: them[3].objects.acknowledged == 1)
+async def test_one_url_leads_to_all_producers_and_to_objects_elsewhere():
 
-    run(main())
+    async with producers(4) as them, produce([them[3].url]) as queue:
+        await queue.put(b"far away")
+        async with consume(them[0].url, access={"p1": 0.999999, "p4": 1e-6}) as consumer:
+            async for obj in consumer:
+                async with obj:
+                    assert (obj.producer, obj.body) == ("p4", b"far away")
+                    assert obj.probes >= 2
+                consumer.stop()
+        await until(lambda: them[3].objects.acknowledged == 1)
 
 
-def test_a_grant_that_has_ended_is_told_and_cannot_be_acknowledged(run):
-    async def main():
-        async with producers(1, visibility_s=0.3) as (one,), produce([one.url]) as queue:
-            await queue.put(b"taken away")
-            async with consume([one.url]) as consumer:
-                async for obj in consumer:
-                    one.shell.feed(ev.Nacked(0, obj.grant))
-                    await asyncio.wait_for(obj.until_lost(), 30.0)
-                    assert obj.lost
-                    with pytest.raises(GrantLost, match=f"{obj.id} had ended before"):
-                        await obj.ack()
-                    consumer.stop()
-            assert one.objects.acknowledged == 0
+async def test_a_grant_that_has_ended_is_told_and_cannot_be_acknowledged():
 
-    run(main())
+    async with producers(1, visibility_s=0.3) as (one,), produce([one.url]) as queue:
+        await queue.put(b"taken away")
+        async with consume([one.url]) as consumer:
+            async for obj in consumer:
+                one.shell.feed(ev.Nacked(0, obj.grant))
+                await asyncio.wait_for(obj.until_lost(), 30.0)
+                assert obj.lost
+                with pytest.raises(GrantLost, match=f"{obj.id} had ended before"):
+                    await obj.ack()
+                consumer.stop()
+        assert one.objects.acknowledged == 0
 
 
-def test_where_a_consumer_breaks_down_nothing_is_known_of_what_it_holds(run):
+async def test_where_a_consumer_breaks_down_nothing_is_known_of_what_it_holds():
     """Whoever waits for word of an object is told so, and whoever comes for the next one why."""
-
-    async def main():
-        async with producers(1) as (one,), produce([one.url]) as queue:
-            await queue.put(b"x")
-            consumer = consume([one.url])
-            async with consumer:
-                obj = await first_of(consumer)
-                acknowledging = asyncio.create_task(obj.ack())
-                await turn(0)
-                consumer._shell._on_failure(LookupError("a bug"))
-                with pytest.raises(OutcomeUnknown, match="may come again"):
-                    await acknowledging
-                with pytest.raises(LookupError, match="a bug"):
-                    await first_of(consumer)
-
-    run(main())
+    async with producers(1) as (one,), produce([one.url]) as queue:
+        await queue.put(b"x")
+        consumer = consume([one.url])
+        async with consumer:
+            obj = await first_of(consumer)
+            acknowledging = asyncio.create_task(obj.ack())
+            await turn(0)
+            consumer._shell._on_failure(LookupError("a bug"))
+            with pytest.raises(OutcomeUnknown, match="may come again"):
+                await acknowledging
+            with pytest.raises(LookupError, match="a bug"):
+                await first_of(consumer)
 
 
-def test_how_an_object_ended_is_said_once(run):
+async def test_how_an_object_ended_is_said_once():
     """Twice the same is the same; whoever says the opposite is told what was said."""
-
-    async def main():
-        async with producers(1) as (one,), produce([one.url]) as queue:
-            for _ in range(2):
-                await queue.put(b"x")
-            async with consume([one.url], at_once=2) as consumer:
-                first, second = await first_of(consumer), await first_of(consumer)
-                await first.ack()
-                await first.ack()
-                with pytest.raises(RuntimeError, match=f"{first.id} was acknowledged before"):
-                    await first.nack()
-                await second.nack()
-                with pytest.raises(RuntimeError, match=f"{second.id} was given back before"):
-                    await second.ack()
-                async with await first_of(consumer) as again:
-                    await again.nack()
-                assert (again.id, again.deliveries) == (second.id, 2)
-                with suppress(ZeroDivisionError):
-                    async with await first_of(consumer) as last:
-                        await last.ack()
-                        raise ZeroDivisionError
-                assert one.objects.acknowledged == 2
-
-    run(main())
+    async with producers(1) as (one,), produce([one.url]) as queue:
+        for _ in range(2):
+            await queue.put(b"x")
+        async with consume([one.url], at_once=2) as consumer:
+            first, second = await first_of(consumer), await first_of(consumer)
+            await first.ack()
+            await first.ack()
+            with pytest.raises(RuntimeError, match=f"{first.id} was acknowledged before"):
+                await first.nack()
+            await second.nack()
+            with pytest.raises(RuntimeError, match=f"{second.id} was given back before"):
+                await second.ack()
+            async with await first_of(consumer) as again:
+                await again.nack()
+            assert (again.id, again.deliveries) == (second.id, 2)
+            with suppress(ZeroDivisionError):
+                async with await first_of(consumer) as last:
+                    await last.ack()
+                    raise ZeroDivisionError
+            assert one.objects.acknowledged == 2
 
 
-def test_leaving_the_loop_gives_back_what_is_held(run):
+async def test_leaving_the_loop_gives_back_what_is_held():
     """At once, not as its grant ends."""
-
-    async def main():
-        async with producers(1, visibility_s=60.0) as (one,), produce([one.url]) as queue:
-            for _ in range(3):
-                await queue.put(b"x")
-            async for _ in consume([one.url], at_once=3):
-                break
-            await until(lambda: one.objects.buffered == 3)
-            assert not one.objects.granted
-
-    run(main())
+    async with producers(1, visibility_s=60.0) as (one,), produce([one.url]) as queue:
+        for _ in range(3):
+            await queue.put(b"x")
+        async for _ in consume([one.url], at_once=3):
+            break
+        await until(lambda: one.objects.buffered == 3)
+        assert not one.objects.granted
 
 
-def test_a_put_tells_what_surely_did_not_happen(run):
-    async def main():
-        async with producers(1, buffers=1, object_limit_bytes=100) as (one,):
-            queue_of_one = produce([one.url], deadline_s=0.1)
-            async with queue_of_one as queue:
-                with pytest.raises(Rejected) as too_large:
-                    await queue.put(bytes(101))
-                assert (too_large.value.status, too_large.value.reason) == (413, "too_large")
-                await queue.put(b"x")
-                with pytest.raises(QueueFull) as full:
-                    await queue.put(b"y")
-                assert full.value.surely_did_not_run
-                with pytest.raises(InputError, match="body: expected bytes, got str"):
-                    await queue.put("text")
-                one.shell.feed(ev.Drain())
-                with pytest.raises(Refused) as draining:
-                    await queue.put(b"z")
-                assert draining.value.reason == "draining"
-                await one.end()
-                with pytest.raises(Unreachable) as gone:
-                    await queue.put(b"z")
-                assert gone.value.surely_did_not_run
+async def test_a_put_tells_what_surely_did_not_happen():
 
-    run(main())
+    async with producers(1, buffers=1, object_limit_bytes=100) as (one,):
+        queue_of_one = produce([one.url], deadline_s=0.1)
+        async with queue_of_one as queue:
+            with pytest.raises(Rejected) as too_large:
+                await queue.put(bytes(101))
+            assert (too_large.value.status, too_large.value.reason) == (413, "too_large")
+            await queue.put(b"x")
+            with pytest.raises(QueueFull) as full:
+                await queue.put(b"y")
+            assert full.value.surely_did_not_run
+            with pytest.raises(InputError, match="body: expected bytes, got str"):
+                await queue.put("text")
+            one.shell.feed(ev.Drain())
+            with pytest.raises(Refused) as draining:
+                await queue.put(b"z")
+            assert draining.value.reason == "draining"
+            await one.end()
+            with pytest.raises(Unreachable) as gone:
+                await queue.put(b"z")
+            assert gone.value.surely_did_not_run
 
 
 @pytest.mark.parametrize(
@@ -170,12 +152,10 @@ async def first_of(consumer):
     return None
 
 
-def test_what_no_producer_takes_ends_the_loop_with_its_reason(run):
-    async def main():
-        async with producers(2) as (one, _):
-            with pytest.raises(Rejected, match=r"max_hops: expected at most 2"):
-                await first_of(consume([one.url], max_hops=3, avoid_visited=True))
-            with pytest.raises(InputError, match=r"access: expected producers \(p1, p2\)"):
-                await first_of(consume([one.url], access={"p9": 1.0}))
+async def test_what_no_producer_takes_ends_the_loop_with_its_reason():
 
-    run(main())
+    async with producers(2) as (one, _):
+        with pytest.raises(Rejected, match=r"max_hops: expected at most 2"):
+            await first_of(consume([one.url], max_hops=3, avoid_visited=True))
+        with pytest.raises(InputError, match=r"access: expected producers \(p1, p2\)"):
+            await first_of(consume([one.url], access={"p9": 1.0}))

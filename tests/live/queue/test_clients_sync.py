@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import gc
 import threading
@@ -138,11 +137,9 @@ def test_what_is_left_open_ends_with_the_process(bed, monkeypatch):
     assert clients_threads() == []
 
 
-def test_a_consumer_begins_once(bed):
-    async def main():
-        consumer = consume(bed.urls)
-        async with consumer:
-            with pytest.raises(RuntimeError, match="has not begun"):
-                await consumer.__aenter__()
+async def test_a_consumer_begins_once(bed):
 
-    asyncio.run(main())
+    consumer = consume(bed.urls)
+    async with consumer:
+        with pytest.raises(RuntimeError, match="has not begun"):
+            await consumer.__aenter__()

@@ -235,16 +235,14 @@ def test_what_waits_in_a_store_holds_up_no_end_but_who_is_here_does(tmp_path: Pa
     with_shell(main, tmp_path)
 
 
-def test_who_has_ended_holds_no_connection_to_its_peers() -> None:
-    async def main() -> None:
-        async with scripted(answer(202)) as peer:
-            shell = QueueShell(SETTINGS, {"p2": peer.url}, None, "http://127.0.0.1:1")
-            await shell._clients["p2"].warm(2)
-            await until(lambda: len(peer._connections) == 2)
-            await shell.close()
-            await until(lambda: not peer._connections)
+async def test_who_has_ended_holds_no_connection_to_its_peers() -> None:
 
-    asyncio.run(main())
+    async with scripted(answer(202)) as peer:
+        shell = QueueShell(SETTINGS, {"p2": peer.url}, None, "http://127.0.0.1:1")
+        await shell._clients["p2"].warm(2)
+        await until(lambda: len(peer._connections) == 2)
+        await shell.close()
+        await until(lambda: not peer._connections)
 
 
 def test_what_cannot_be_stored_is_not_taken(
@@ -269,19 +267,15 @@ def test_what_cannot_be_stored_is_not_taken(
     with_shell(main, tmp_path)
 
 
-def test_what_peers_are_asked_comes_back_from_those_that_answer() -> None:
+async def test_what_peers_are_asked_comes_back_from_those_that_answer() -> None:
     """By their ids; no more of them are asked than wanted."""
-
-    async def main() -> None:
-        async with scripted(answer(200, b"one")) as good, scripted(answer(503, b"no")) as bad:
-            peers = {"p2": good.url, "p3": bad.url, "p4": "http://127.0.0.1:1", "p5": good.url}
-            shell = QueueShell(SETTINGS, peers, None, "http://127.0.0.1:1")
-            told = await shell.ask_peers("/state", 3)
-            assert told == {"p2": b"one", "p3": None, "p4": None}
-            assert [asked for asked, _ in good.seen] == ["GET /state"]
-            await shell.close()
-
-    asyncio.run(main())
+    async with scripted(answer(200, b"one")) as good, scripted(answer(503, b"no")) as bad:
+        peers = {"p2": good.url, "p3": bad.url, "p4": "http://127.0.0.1:1", "p5": good.url}
+        shell = QueueShell(SETTINGS, peers, None, "http://127.0.0.1:1")
+        told = await shell.ask_peers("/state", 3)
+        assert told == {"p2": b"one", "p3": None, "p4": None}
+        assert [asked for asked, _ in good.seen] == ["GET /state"]
+        await shell.close()
 
 
 def test_who_has_gone_is_no_caller_any_more() -> None:

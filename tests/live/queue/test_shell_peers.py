@@ -195,24 +195,21 @@ def test_who_waits_for_an_answer_as_the_producer_ends_waits_no_more():
 
 
 @pytest.mark.skipif(not DESCRIPTORS.exists(), reason="only Linux counts them there")
-def test_who_has_ended_leaves_no_file_open(tmp_path):
+async def test_who_has_ended_leaves_no_file_open(tmp_path):
     """Neither its clock's nor its store's; a process may have any number of them in turn."""
 
     def opened():
         return {path.name for path in DESCRIPTORS.iterdir()}
 
-    async def main():
-        before = opened()
-        store = ObjectStore(tmp_path, "p1", "test")
-        shell = QueueShell(SETTINGS, {}, store, "http://127.0.0.1:1")
-        asking = take(shell, {"p1": 1.0})
-        await until(lambda: len(shell.machine.takes) == 1)
-        assert not opened() <= before
-        await shell.close()
-        asking.cancel()
-        assert opened() <= before
-
-    asyncio.run(main())
+    before = opened()
+    store = ObjectStore(tmp_path, "p1", "test")
+    shell = QueueShell(SETTINGS, {}, store, "http://127.0.0.1:1")
+    asking = take(shell, {"p1": 1.0})
+    await until(lambda: len(shell.machine.takes) == 1)
+    assert not opened() <= before
+    await shell.close()
+    asking.cancel()
+    assert opened() <= before
 
 
 def test_what_comes_for_a_consumer_that_has_just_gone_is_back_at_once():

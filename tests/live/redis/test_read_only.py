@@ -57,19 +57,15 @@ def test_many_steps_of_a_reader(replica):
     refused(lambda: client.carry_out(steps()), client.close)
 
 
-def test_what_reads_meanwhile_is_answered(replica):
+async def test_what_reads_meanwhile_is_answered(replica):
     """A call of its own connection, while others are refused, is not cut off."""
-
-    async def main():
-        link = RedisLink(replica.url, TIMEOUT_S)
-        asked = ("XREAD", "BLOCK", "500", "STREAMS", "nothing", "0")
-        waiting = asyncio.ensure_future(link.call(*asked))
-        for _ in range(ROUNDS):
-            with pytest.raises(StoreRefused, match="is read-only"):
-                await link.call("SET", "k", "v")
-            if waiting.done():
-                break
-        assert not await waiting
-        await link.close()
-
-    asyncio.run(main())
+    link = RedisLink(replica.url, TIMEOUT_S)
+    asked = ("XREAD", "BLOCK", "500", "STREAMS", "nothing", "0")
+    waiting = asyncio.ensure_future(link.call(*asked))
+    for _ in range(ROUNDS):
+        with pytest.raises(StoreRefused, match="is read-only"):
+            await link.call("SET", "k", "v")
+        if waiting.done():
+            break
+    assert not await waiting
+    await link.close()

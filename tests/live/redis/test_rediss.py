@@ -52,7 +52,7 @@ def secure(redis_with_tls, redis_servers, tmp_path_factory):
         yield address, files.ca
 
 
-def test_a_member_serves_and_renews(secure, redis_servers):
+async def test_a_member_serves_and_renews(secure, redis_servers):
     from spillover.live.leases.group import LeaseGroup
     from spillover.live.leases.renewal.lease import current_lease
 
@@ -63,19 +63,16 @@ def test_a_member_serves_and_renews(secure, redis_servers):
         leases.append(current_lease())
         await stop_event.wait_async()
 
-    async def main():
-        member = LeaseGroup(
-            address(ca_file), redis_servers.new_name(), node="a", partitions=2, handler=serve,
-            times=TIMES, on_event=events.append,
-        )  # fmt: skip
-        async with asyncio.timeout(LIMIT_S), member:
-            await until(lambda: len(leases) == 2)
-            ends_s = [lease.deadline_s for lease in leases]
-            await until(lambda: all(map(gt, (lease.deadline_s for lease in leases), ends_s)))
-            assert len(member.held) == 2
-            await member.drain()
-
-    asyncio.run(main())
+    member = LeaseGroup(
+        address(ca_file), redis_servers.new_name(), node="a", partitions=2, handler=serve,
+        times=TIMES, on_event=events.append,
+    )  # fmt: skip
+    async with asyncio.timeout(LIMIT_S), member:
+        await until(lambda: len(leases) == 2)
+        ends_s = [lease.deadline_s for lease in leases]
+        await until(lambda: all(map(gt, (lease.deadline_s for lease in leases), ends_s)))
+        assert len(member.held) == 2
+        await member.drain()
     # A handshake may take longer than times as short as these allow for an answer: redis_down.
     assert not [one for one in events if one["event"] in {"lost", "fenced"}]
     assert PASSWORD not in str(events)
@@ -161,7 +158,7 @@ def test_where_the_url_names_cas_those_of_the_system_do_not_count(
             call()
 
 
-def test_a_configuration_is_kept(secure, redis_servers, tmp_path):
+async def test_a_configuration_is_kept(secure, redis_servers, tmp_path):
     """Not at a Redis that a stranger vouches for."""
     from spillover.live.membership.store import ConfigurationStore
 
@@ -172,14 +169,11 @@ def test_a_configuration_is_kept(secure, redis_servers, tmp_path):
     foreign = tmp_path / "foreign.ca"
     foreign.write_bytes(Authority("another").pem)
 
-    async def main():
-        store, other = (ConfigurationStore(address(file), name) for file in (ca_file, foreign))
-        assert await store.put(wanted, Stamp(0)) is None
-        assert await store.get() == wanted
-        with pytest.raises(StoreUnreachable, match="rediss://localhost") as raised:
-            await other.get()
-        assert PASSWORD not in str(raised.value)
-        await store.close()
-        await other.close()
-
-    asyncio.run(main())
+    store, other = (ConfigurationStore(address(file), name) for file in (ca_file, foreign))
+    assert await store.put(wanted, Stamp(0)) is None
+    assert await store.get() == wanted
+    with pytest.raises(StoreUnreachable, match="rediss://localhost") as raised:
+        await other.get()
+    assert PASSWORD not in str(raised.value)
+    await store.close()
+    await other.close()
