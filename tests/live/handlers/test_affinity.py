@@ -58,7 +58,6 @@ async def test_requests_of_a_session_go_where_the_first_one_went(affinity):
 
 
 async def test_without_affinity_requests_take_turns():
-
     async with in_front_of(OK, OK) as (front, *services):
         for _ in range(6):
             await front.ask(own(b"X-Session: 1"))
@@ -177,7 +176,6 @@ async def test_a_node_can_tell_what_a_request_finds_here_and_how_its_services_ar
 
 @pytest.mark.parametrize("status", [404, 429, 503])
 async def test_nothing_is_told_of_where_a_request_was_refused(status):
-
     said = OK.replace(b"200", b"%d" % status)
     async with in_front_of(said, said, affinity="header:X-Session") as (front, *_):
         ended = await front.ask(own(b"X-Session: 1", method=b"POST", body=b"x"))
@@ -185,7 +183,6 @@ async def test_nothing_is_told_of_where_a_request_was_refused(status):
 
 
 async def test_a_request_that_came_with_its_session_is_not_read_again():
-
     async with in_front_of(OK, OK, affinity="json:user") as (front, *_):
         asked = SessionWork(7, 123.0, 1.0, ())
         ended = await front.ask(own(method=b"POST", body=b"no JSON"), asked=asked)
@@ -193,7 +190,6 @@ async def test_a_request_that_came_with_its_session_is_not_read_again():
 
 
 async def test_without_affinity_nothing_is_told():
-
     async with in_front_of(OK, OK) as (front, *_):
         assert front.workers.upstreams.loads() == ()
         assert (await front.ask()).ran is None

@@ -1,11 +1,10 @@
-"""Python and Dask handlers that say no: the work was not done, the request is at fault, or it just
-failed. The same classes as those of upstreams (`test_failing_upstreams`).
+"""Python handlers that say no: the work was not done, the request is at fault, or it just failed.
+The same classes as those of upstreams (`test_failing_upstreams`) and of Dask (`test_dask_call`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import sys
 import time
@@ -21,7 +20,6 @@ from spillover.live.handlers.make import make_workers
 from spillover.model.request import Outcome, Request
 from spillover.model.topology import Cluster
 from support import HANDLERS
-from support.dask_clusters import DaskCluster
 
 pytestmark = pytest.mark.processes
 
@@ -62,29 +60,23 @@ def importable(monkeypatch):
 
 
 def ends_of(cluster, payloads):
-    """What the handler's calls with these come to, by payload."""
+    """What the handler's calls with these come to, one after another, by payload."""
 
     async def main():
-        told = {}
+        ends = asyncio.Queue()
         timers = Timers(asyncio.get_running_loop())
-        ended = asyncio.Event()
-
-        def on_end(event, _):
-            told[event.ref] = event
-            if len(told) == len(payloads):
-                ended.set()
-
-        workers = make_workers(cluster, "test: cluster a", timers, on_end, lambda _: None)
+        workers = make_workers(
+            cluster, "test: cluster a", timers, lambda event, _: ends.put_nowait(event), print
+        )
+        told = {}
         for ref, payload in enumerate(payloads):
-            work = msgspec.Raw(json.dumps(payload).encode())
             now_s = time.monotonic()
-            request = Request(id=f"r{ref}", keyed=False, work=work)
-            workers.start(Start(ref, request, now_s, now_s + 30.0))
-        async with asyncio.timeout(LIMIT_S):
-            await ended.wait()
+            work = msgspec.Raw(json.dumps(payload).encode())
+            workers.start(Start(ref, Request(f"r{ref}", False, work), now_s, now_s + 30.0))
+            told[payload] = await asyncio.wait_for(ends.get(), LIMIT_S)
         await workers.close()
         timers.close()
-        return {payload: told[ref] for ref, payload in enumerate(payloads)}
+        return told
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main())
@@ -118,32 +110,16 @@ ALL = [*NOT_RUN, *REJECTED, "rejected, long body", *FAILED]
 @pytest.mark.parametrize(("function", "workers"), KINDS)
 def test_what_an_exception_says_of_itself(function, workers):
     """In a thread, a process, and a coroutine, whatever its attributes are."""
-    cluster = Cluster(
-        id="a", servers=len(ALL), handler=f"python:{MODULE}:{function}", workers=workers
-    )
-    check_all(ends_of(cluster, ALL))
-
-
-@pytest.fixture(scope="module")
-def dask(tmp_path_factory, require):
-    require(importlib.util.find_spec("distributed"), "the extra `dask`")
-    with DaskCluster(tmp_path_factory.mktemp("dask")) as cluster:
-        yield cluster.start(workers=1)
-
-
-def test_what_it_says_on_a_dask_cluster(dask):
-    """The same, where nothing of Spillover is installed."""
-    handler = f"dask:{dask.address}:{MODULE}:say_no"
-    check_all(ends_of(Cluster(id="a", servers=1, handler=handler), ALL))
+    handler = f"python:{MODULE}:{function}"
+    check_all(ends_of(Cluster(id="a", servers=1, handler=handler, workers=workers), ALL))
 
 
 # --- on running nodes -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", ["thread", "process"])
-def test_the_ready_made_classes(nodes, workers):
+def test_the_ready_made_classes(nodes):
     """What a client gets of a Rejected, and what becomes of a NotRun."""
-    fields = {"handler": f"python:{MODULE}:say_no_by_class", "workers": workers}
+    fields = {"handler": f"python:{MODULE}:say_no_by_class"}
 
     async def main():
         topology = nodes.topology_of("a", "b", clusters={"a": fields})

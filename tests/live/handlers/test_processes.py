@@ -118,8 +118,7 @@ def with_rig(check, function, **fields):
         runner.run(main())
 
 
-@pytest.mark.parametrize("function", ["eat", "eat_here"])
-def test_a_handler_that_eats_memory_fails_alone(require, function):
+def test_a_handler_that_eats_memory_fails_alone(require):
     """MemoryError, in one line; what it left behind goes with its process, so that the next
     request finds as much as the first."""
     require(sys.platform == "linux", "a system that heeds RLIMIT_DATA")
@@ -130,7 +129,7 @@ def test_a_handler_that_eats_memory_fails_alone(require, function):
             assert (event.outcome, event.problem) == (Outcome.FAILED, "MemoryError")
             assert await rig.result(50) > 0
 
-    with_rig(check, function, servers=1, memory_limit_bytes=MEMORY_LIMIT_BYTES)
+    with_rig(check, "eat", servers=1, memory_limit_bytes=MEMORY_LIMIT_BYTES)
 
 
 def test_a_result_that_takes_more_than_there_is(require):
@@ -165,19 +164,20 @@ def test_a_process_that_runs_on_is_killed_and_replaced():
     with_rig(check, "hang", kill_after_ms=100)
 
 
-def test_a_process_is_killed_while_it_works():
-    """Not only while it starts; and what returns in time is not killed, nor is what comes next."""
+def test_what_is_not_wanted_returns_in_time_and_signals_are_the_nodes_business():
+    """What returns in time is not killed, nor is what comes next. A terminal sends signals to every
+    process of a command, and service managers do: what runs is done, in the same process."""
 
     async def check(rig):
         process = await rig.result(0)
         ref = rig.start(0.01)
         rig.workers.stop(ref)
         assert (await rig.end(ref)).outcome is Outcome.DONE
-        assert await rig.result(0.15) == process
-        ref = rig.start(60)
-        rig.workers.stop(ref)
-        assert (await rig.end(ref)).outcome is Outcome.CANCELLED
-        assert await rig.result(0) != process
+        ref = rig.start(0.15)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(process, number)
+        assert (await rig.end(ref)).outcome is Outcome.DONE
+        assert await rig.result(0) == process
 
     with_rig(check, "hang", servers=1, kill_after_ms=100)
 
@@ -189,21 +189,6 @@ def test_a_process_whose_work_is_not_wanted_runs_on_where_nothing_else_is_said()
         process = await rig.result(0)
         ref = rig.start(0.05)
         rig.workers.stop(ref)
-        assert (await rig.end(ref)).outcome is Outcome.DONE
-        assert await rig.result(0) == process
-
-    with_rig(check, "hang", servers=1)
-
-
-def test_signals_are_the_nodes_business():
-    """A terminal sends them to every process of a command, and service managers do: what runs
-    is done, in the same process, while the node sees to its end."""
-
-    async def check(rig):
-        process = await rig.result(0)
-        ref = rig.start(0.05)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            os.kill(process, number)
         assert (await rig.end(ref)).outcome is Outcome.DONE
         assert await rig.result(0) == process
 

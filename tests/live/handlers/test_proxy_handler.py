@@ -23,7 +23,6 @@ BUSY = b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 4\r\n\r\nbusy"
 
 @pytest.mark.parametrize("status", [200, 404, 429, 499])
 async def test_an_answer_that_is_there_at_once_is_told_whole_and_then_its_end(status):
-
     said = OK.replace(b"200", b"%d" % status)
     async with in_front_of(said, service_ms=60_000.0) as (front, service):
         (upstream,) = front.upstreams
@@ -54,7 +53,6 @@ async def test_a_5xx_is_passed_on_and_is_a_failure_of_the_upstream(status):
 
 
 async def test_an_answer_that_comes_in_pieces_is_told_as_it_comes():
-
     said = Saying(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"1\r\no\r\n",
@@ -114,7 +112,6 @@ async def test_what_may_have_run_is_tried_once_more_if_it_has_a_key(keyed):
 
 
 async def test_what_cannot_be_reached_has_surely_not_got_it():
-
     async with lying_service() as service:
         front = Front(["http://127.0.0.1:1", service.url])
         event = await front.ask()
@@ -141,7 +138,6 @@ HELD = b"HTTP/1.1 503 No\r\nRetry-After: 7\r\nRetry-After: 9\r\nContent-Length: 
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("size", [2, HELD_BACK_MAX_BYTES, HELD_BACK_MAX_BYTES + 1])
 async def test_what_says_not_run_is_held_back_unless_it_says_so_at_length(size, at_once):
-
     body = b"x" * size
     parts = [HELD % size + body] if at_once else [HELD % size, body[:-1], body[-1:]]
     said = Saying(*parts)
@@ -186,7 +182,6 @@ async def test_what_says_so_at_length_is_passed_on_from_there():
 
 
 async def test_another_one_is_asked_then():
-
     async with in_front_of(BUSY, OK, not_run_statuses=(503,)) as (front, *services):
         event = await front.ask()
         assert front.told.answer == [
@@ -230,7 +225,6 @@ async def test_what_was_held_of_one_is_not_passed_on_with_another_ones():
 
 
 async def test_the_source_of_an_answer_stops_goes_on_and_ends():
-
     said = Saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", b"x")
     async with in_front_of(said) as (front, _):
         (upstream,) = front.upstreams
@@ -273,7 +267,6 @@ async def test_who_leaves_when_its_answer_begins_gets_nothing_of_it(size):
 
 
 async def test_what_is_stopped_ends_at_once_and_with_its_connection():
-
     said = Saying()
     async with in_front_of(said) as (front, service):
         front.start()

@@ -72,7 +72,6 @@ async def beside(*answers):
 
 
 async def test_of_a_whole_answer_all_is_told_as_it_comes():
-
     said = Saying(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n",
         b"0\r\nA: b\r\n\r\n",
@@ -98,7 +97,6 @@ async def test_of_a_whole_answer_all_is_told_as_it_comes():
 
 
 async def test_there_is_room_for_so_many_and_again_when_they_are_over():
-
     said = Saying()
     async with beside(said) as (here, _):
         for _ in range(2):
@@ -114,7 +112,6 @@ async def test_there_is_room_for_so_many_and_again_when_they_are_over():
 
 
 async def test_what_cannot_be_sent_is_told_at_once_and_leaves_nothing():
-
     async with beside(OK) as (here, service):
         bad = PassedRequest("POST", b"/", ((b"Host", b"h"), (b"A", b"b\r\nC: d")), b"hello")
         with pytest.raises(ValueError, match="another one"):
@@ -128,7 +125,6 @@ async def hang_up(talk, *_):
 
 
 async def test_who_hangs_up_has_failed_and_another_one_is_asked_where_that_does_no_harm():
-
     async with beside(hang_up, OK) as (here, service, other):
         _, told = here.send(PassedRequest("POST", b"/", ((b"Host", b"h"),), b""))
         await until(lambda: told)
@@ -147,7 +143,6 @@ async def test_who_hangs_up_has_failed_and_another_one_is_asked_where_that_does_
 
 
 async def test_who_cannot_be_reached_is_passed_over_for_the_next_one():
-
     async with in_front_of(OK) as (_, service):
         front = Front(["http://127.0.0.1:1", service.url])
         here = Beside(front)
@@ -180,7 +175,6 @@ async def test_where_nobody_can_be_reached_there_are_no_servers(rings):
 
 
 async def test_nobody_hears_of_what_was_canceled():
-
     said = Saying()
     async with beside(said) as (here, service):
         call, told = here.send(own(method=b"POST", body=b"hello"))
@@ -194,7 +188,6 @@ async def test_nobody_hears_of_what_was_canceled():
 
 
 async def test_what_is_late_is_given_up():
-
     said = Saying()
     async with beside(said) as (here, service):
         _, told = here.send()
@@ -212,7 +205,6 @@ LONG = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
 
 
 async def test_an_answer_that_nobody_reads_stands_still_for_so_long_and_no_longer():
-
     said = Saying(LONG)
     async with beside(said) as (here, _):
         call, told = here.send()
@@ -270,7 +262,6 @@ async def test_what_is_paused_as_its_last_piece_comes_is_over_with_it():
 
 
 async def test_an_answer_may_stand_still_for_ever_where_nobody_says_otherwise():
-
     said = Saying()
     async with in_front_of(said) as (front, _):
         timers = Timers(asyncio.get_running_loop())

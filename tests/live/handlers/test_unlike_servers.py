@@ -86,7 +86,6 @@ def server(name, rate=1.0, handler=None):
 
 
 async def test_alone_a_request_takes_its_work_by_the_speed():
-
     rig = Rig(server("big", 4.0), server("small", 0.5), by_hand=True)
     big, small = rig.start(0, {"service_ms": 100}), rig.start(1, {"service_ms": 100})
     rig.move_to(10.0)
@@ -98,7 +97,6 @@ async def test_alone_a_request_takes_its_work_by_the_speed():
 
 
 async def test_what_says_nothing_of_its_work_has_that_of_the_cluster():
-
     rig = Rig(server("big", 4.0), server("small", 0.5), by_hand=True, service_ms=100.0)
     big, small = rig.start(0, {}), rig.start(1, {})
     rig.move_to(10.0)
@@ -108,14 +106,12 @@ async def test_what_says_nothing_of_its_work_has_that_of_the_cluster():
 
 
 async def test_a_payload_that_no_emulated_server_can_run_is_told_at_once():
-
     rig = Rig(server("one"), server("two"))
     assert "service_ms" in rig.workers.problem_with(msgspec.Raw(b'{"service_ms": -1}'))
     await close(rig)
 
 
 async def test_what_takes_no_time_ends_at_once():
-
     rig = Rig(server("one"))
     ref = rig.start(0, {"service_ms": 0})
     assert rig.ends[ref][0].outcome is Outcome.DONE
@@ -151,7 +147,6 @@ async def test_each_server_has_its_own_handler():
 
 
 async def test_how_long_a_success_usually_takes_goes_by_the_speed_of_its_server():
-
     handler = "http:http://127.0.0.1:9/"
     rig = Rig(server("one", 4.0, handler), server("two", 0.5, handler), service_ms=40.0)
     usual_s = [one.upstreams._usual_s for one in rig.workers._servers]

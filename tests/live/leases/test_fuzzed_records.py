@@ -30,7 +30,7 @@ from support.fuzzed import Fuzzed
 
 FIRST = int(os.environ.get("SPILLOVER_SEED", "1"))
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
-COUNT = int(os.environ.get("SPILLOVER_MESSAGES", "2000"))
+COUNT = int(os.environ.get("SPILLOVER_MESSAGES", "600"))
 AT_ONCE = 40
 PARTITIONS = 8
 TIMES = LeaseTimes()

@@ -24,7 +24,6 @@ from support.queue_producers import producers
 
 
 async def test_one_url_leads_to_all_producers_and_to_objects_elsewhere():
-
     async with producers(4) as them, produce([them[3].url]) as queue:
         await queue.put(b"far away")
         async with consume(them[0].url, access={"p1": 0.999999, "p4": 1e-6}) as consumer:
@@ -37,7 +36,6 @@ async def test_one_url_leads_to_all_producers_and_to_objects_elsewhere():
 
 
 async def test_a_grant_that_has_ended_is_told_and_cannot_be_acknowledged():
-
     async with producers(1, visibility_s=0.3) as (one,), produce([one.url]) as queue:
         await queue.put(b"taken away")
         async with consume([one.url]) as consumer:
@@ -103,7 +101,6 @@ async def test_leaving_the_loop_gives_back_what_is_held():
 
 
 async def test_a_put_tells_what_surely_did_not_happen():
-
     async with producers(1, buffers=1, object_limit_bytes=100) as (one,):
         queue_of_one = produce([one.url], deadline_s=0.1)
         async with queue_of_one as queue:
@@ -153,7 +150,6 @@ async def first_of(consumer):
 
 
 async def test_what_no_producer_takes_ends_the_loop_with_its_reason():
-
     async with producers(2) as (one, _):
         with pytest.raises(Rejected, match=r"max_hops: expected at most 2"):
             await first_of(consume([one.url], max_hops=3, avoid_visited=True))

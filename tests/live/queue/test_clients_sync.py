@@ -138,7 +138,6 @@ def test_what_is_left_open_ends_with_the_process(bed, monkeypatch):
 
 
 async def test_a_consumer_begins_once(bed):
-
     consumer = consume(bed.urls)
     async with consumer:
         with pytest.raises(RuntimeError, match="has not begun"):

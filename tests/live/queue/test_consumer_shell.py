@@ -96,7 +96,6 @@ async def test_an_object_that_is_elsewhere_is_fetched_there():
 async def test_a_producer_that_has_nothing_is_asked_again_and_one_that_fails_passed_over(
     said, is_at_fault
 ):
-
     async with consuming(said, SILENCE) as (shell, producer):
         asking = asyncio.create_task(shell.next())
         if is_at_fault:
@@ -162,7 +161,6 @@ async def test_an_acknowledgement_that_nobody_hears_is_told_again(monkeypatch):
 
 
 async def test_what_is_held_at_the_end_is_given_back_and_what_was_settled_is_not():
-
     async with consuming(given(1), answer(204), given(2), answer(204)) as (shell, producer):
         await (await shell.next()).acknowledge()
         await shell.next()

@@ -64,7 +64,6 @@ async def test_a_consumer_that_is_told_nothing_asks_all_alike(monkeypatch):
 
 @pytest.mark.parametrize(("access", "learns"), [("learned", True), ("uniform", False)])
 async def test_only_who_is_told_to_learn_asks_those_more_that_have_objects(access, learns):
-
     async with scripted(state(p2=NOWHERE, p3=NOWHERE), given(), answer(204)) as producer:
         consumer = consume(producer.url, access=access)
         assert consumer.access == {}
@@ -103,7 +102,6 @@ def test_probabilities_are_such(access, complaint):
 
 
 async def test_a_consumer_that_was_stopped_before_it_began_asks_for_nothing():
-
     async with scripted(state(), given()) as producer:
         consumer = consume(producer.url)
         consumer.stop()
@@ -140,7 +138,6 @@ async def test_any_producer_knows_the_others_and_a_url_that_was_told_holds():
     ],
 )
 async def test_who_is_no_producer_or_lets_nobody_in_is_told(said, error, words):
-
     async with scripted(said) as there:
         with pytest.raises(error, match=words):
             await find_producers([there.url], Trust(None))
@@ -168,7 +165,6 @@ async def test_a_producer_that_does_not_answer_is_not_waited_for_for_ever(monkey
     ],
 )
 async def test_what_a_put_cannot_mean_is_told_and_sends_nothing(told, words):
-
     async with scripted(CREATED) as producer, produce(producer.url) as queue:
         with pytest.raises(InputError) as raised:
             await queue.put(b"x", **told)

@@ -43,7 +43,6 @@ PROBE = ev.Probe(
     ],
 )
 async def test_an_offer_that_is_answered_with_nonsense_counts_as_declined(said):
-
     async with scripted(said) as liar:
         settings = ProducerSettings(id="p1", buffers=2, visibility_s=60.0)
         peers = {"liar": liar.url}

@@ -236,7 +236,6 @@ def test_what_waits_in_a_store_holds_up_no_end_but_who_is_here_does(tmp_path: Pa
 
 
 async def test_who_has_ended_holds_no_connection_to_its_peers() -> None:
-
     async with scripted(answer(202)) as peer:
         shell = QueueShell(SETTINGS, {"p2": peer.url}, None, "http://127.0.0.1:1")
         await shell._clients["p2"].warm(2)

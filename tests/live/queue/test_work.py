@@ -154,7 +154,6 @@ async def test_work_that_surely_was_not_begun_is_tried_again_here():
 
 
 async def test_a_stop_gives_back_what_waits_to_be_tried_again():
-
     async with producers(1) as (one,), produce(one.url) as queue, upstream([503] * 99) as there:
         url, came = there
         await queue.put(b"7", content_type="application/json")
@@ -176,7 +175,6 @@ async def test_what_waits_to_be_tried_again_is_given_up_with_its_grant():
 
 
 async def test_a_handler_whose_grant_has_ended_is_stopped(jobs):
-
     async with producers(1, visibility_s=0.5) as (one,), produce(one.url) as queue:
         await queue.put(b"7", content_type="application/json")
         async with working(one.url, "python:queue_jobs:wait"):
@@ -188,7 +186,6 @@ async def test_a_handler_whose_grant_has_ended_is_stopped(jobs):
 
 
 async def test_a_handler_that_cannot_be_had_is_told_before_anything_is_taken():
-
     pool = Cluster(id="work", servers=1, handler="python:not_there:run")
     with pytest.raises(InputError, match="cannot import 'not_there'"):
         QueueWork(consume("http://127.0.0.1:1"), pool, "--handler", 1.0)

@@ -16,7 +16,7 @@ from spillover.model.errors import StoreRefused
 pytestmark = pytest.mark.processes
 
 TIMEOUT_S = 20.0
-ROUNDS = 40
+ROUNDS = 10
 AT_ONCE = 24
 SCRIPT = Script.of("return redis.call('set', KEYS[1], 1)")
 
