@@ -17,7 +17,8 @@ from spillover.model.errors import InputError
 from spillover.model.extras import how_to_get
 from spillover.model.request import Outcome
 from spillover.model.topology import Cluster
-from support.dask_clusters import FUNCTIONS, DaskCluster, Rig, result, run, runs, until
+from support.dask_clusters import FUNCTIONS, DaskCluster, Rig, run, runs, until
+from support.handler_rig import result
 
 pytestmark = pytest.mark.processes
 

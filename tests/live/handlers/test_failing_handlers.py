@@ -4,27 +4,21 @@ The same classes as those of upstreams (`test_failing_upstreams`) and of Dask (`
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
 
-import msgspec
 import pytest
-import uvloop
 
-from spillover.core.overflow.events import NotStarted, Start
-from spillover.live.engine.timers import Timers
+from spillover.core.overflow.events import NotStarted
 from spillover.live.handlers.calls import RETRY_AFTER_S_MAX, SAID_LIMIT_BYTES
-from spillover.live.handlers.make import make_workers
-from spillover.model.request import Outcome, Request
-from spillover.model.topology import Cluster
+from spillover.model.request import Outcome
 from support import HANDLERS
+from support.handler_rig import Rig
 
 pytestmark = pytest.mark.processes
 
 MODULE = "failing_handlers_of_tests"
-LIMIT_S = 60.0
 
 NOT_RUN = {
     "not run": None,
@@ -59,29 +53,6 @@ def importable(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(HANDLERS), *sys.path])
 
 
-def ends_of(cluster, payloads):
-    """What the handler's calls with these come to, one after another, by payload."""
-
-    async def main():
-        ends = asyncio.Queue()
-        timers = Timers(asyncio.get_running_loop())
-        workers = make_workers(
-            cluster, "test: cluster a", timers, lambda event, _: ends.put_nowait(event), print
-        )
-        told = {}
-        for ref, payload in enumerate(payloads):
-            now_s = time.monotonic()
-            work = msgspec.Raw(json.dumps(payload).encode())
-            workers.start(Start(ref, Request(f"r{ref}", False, work), now_s, now_s + 30.0))
-            told[payload] = await asyncio.wait_for(ends.get(), LIMIT_S)
-        await workers.close()
-        timers.close()
-        return told
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main())
-
-
 def check_all(ends):
     for name, pause_s in NOT_RUN.items():
         event = ends[name]
@@ -108,10 +79,11 @@ ALL = [*NOT_RUN, *REJECTED, "rejected, long body", *FAILED]
 
 
 @pytest.mark.parametrize(("function", "workers"), KINDS)
-def test_what_an_exception_says_of_itself(function, workers):
+async def test_what_an_exception_says_of_itself(function, workers):
     """In a thread, a process, and a coroutine, whatever its attributes are."""
     handler = f"python:{MODULE}:{function}"
-    check_all(ends_of(Cluster(id="a", servers=1, handler=handler, workers=workers), ALL))
+    async with Rig(handler, servers=1, workers=workers) as rig:
+        check_all({payload: await rig.run(payload) for payload in ALL})
 
 
 # --- on running nodes -------------------------------------------------------------------------

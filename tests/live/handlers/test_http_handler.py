@@ -5,35 +5,21 @@ and what happens when they hang, break off, go away and come back.
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
-import time
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import msgspec
 import pytest
-import uvloop
 
-from spillover.core.overflow.events import NotStarted, Start
-from spillover.live.engine.timers import Timers
+from spillover.core.overflow.events import NotStarted
 from spillover.live.handlers.calls import RESULT_LIMIT_BYTES
-from spillover.live.handlers.make import make_workers
-from spillover.model.request import Outcome, Request
-from spillover.model.topology import Cluster
+from spillover.model.request import Outcome
 from spillover.model.trace_context import TraceContext
+from support import handler_rig
+from support.handler_rig import result
 from support.loop import turn, until
 
-LIMIT_S = 30.0
 TRACEPARENT = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
-
-
-def run(main):
-    async def limited():
-        async with asyncio.timeout(LIMIT_S):
-            await main()
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(limited())
 
 
 def answer(body=b"", *, status=200, type_="application/json", more=b""):
@@ -121,61 +107,16 @@ class Service:
             call.writer.write(self.says)
 
 
-class Rig:
-    """The servers of one cluster as its node drives them; `told` has all that they report."""
+class Rig(handler_rig.Rig):
+    """The servers of one cluster, in front of these services."""
 
     def __init__(self, *services, servers=4):
         urls = ",".join(getattr(service, "url", service) for service in services)
-        self.told = []
-        self.refs = 0
-        self.timers = Timers(asyncio.get_running_loop())
-        cluster = Cluster(id="a", servers=servers, handler=f"http:{urls}")
-        self.workers = make_workers(
-            cluster, "test: cluster a", self.timers, self.on_end, self.told.append
-        )
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_):
-        await self.workers.close()
-        self.timers.close()
-
-    def on_end(self, event, at_s):
-        assert at_s is None
-        self.told.append(event)
-
-    def start(self, payload=b"{}", *, deadline_s=30.0, **fields):
-        self.refs += 1
-        fields = {"id": f"r{self.refs}", "keyed": False, **fields}
-        request = Request(work=msgspec.Raw(payload), **fields)
-        now_s = time.monotonic()
-        self.workers.start(Start(self.refs, request, now_s, now_s + deadline_s))
-        return self.refs
-
-    def ended(self, ref):
-        found = [event for event in self.told if getattr(event, "ref", None) == ref]
-        assert len(found) <= 1
-        return found[0] if found else None
-
-    async def end(self, ref):
-        await until(lambda: self.ended(ref))
-        return self.ended(ref)
+        super().__init__(f"http:{urls}", servers=servers)
 
     async def looked(self):
         """The first look has found the upstream, and left a connection."""
         await until(lambda: self.workers.upstreams._all[0].client.idle)
-
-    async def run(self, *args, **fields):
-        return await self.end(self.start(*args, **fields))
-
-    def health(self):
-        return [told for told in self.told if isinstance(told, bool)]
-
-
-def result(event):
-    assert event.outcome is Outcome.DONE, event
-    return json.loads(bytes(memoryview(event.result)))
 
 
 async def port_of_nobody():
@@ -183,12 +124,10 @@ async def port_of_nobody():
         return service.port
 
 
-def with_service(says, check):
-    async def main():
-        async with Service(says) as service, Rig(service) as rig:
-            await check(service, rig)
-
-    run(main)
+@asynccontextmanager
+async def with_service(says):
+    async with Service(says) as service, Rig(service) as rig:
+        yield service, rig
 
 
 # --- one upstream -----------------------------------------------------------------------------
@@ -231,11 +170,11 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("case", PROBLEMS)
-def test_what_becomes_a_problem(case):
+async def test_what_becomes_a_problem(case):
     """FAILED, with one line and the status if there was one; the next request is not harmed."""
     says, status, line = PROBLEMS[case]
 
-    async def check(service, rig):
+    async with with_service(says) as (service, rig):
         event = await rig.run()
         assert (event.outcome, event.upstream_status) == (Outcome.FAILED, status)
         assert line in event.problem
@@ -244,8 +183,6 @@ def test_what_becomes_a_problem(case):
         service.says = OK
         assert result(await rig.run()) == [1]
         assert rig.health() == []
-
-    with_service(says, check)
 
 
 async def test_queries_are_told_to_nobody():
@@ -264,10 +201,9 @@ async def test_queries_are_told_to_nobody():
         assert "hidden" not in told
 
 
-def test_stopping_closes_the_connection_and_frees_the_server_at_once():
+async def test_stopping_closes_the_connection_and_frees_the_server_at_once():
     """However long a service hangs; another request is not touched, a second stop does nothing."""
-
-    async def check(service, rig):
+    async with with_service(None) as (service, rig):
         refs = [rig.start(), rig.start()]
         await until(lambda: len(service.calls) == 2)
         rig.workers.stop(refs[0])
@@ -278,14 +214,11 @@ def test_stopping_closes_the_connection_and_frees_the_server_at_once():
         assert result(await rig.end(refs[1])) == [1]
         assert len(rig.told) == 2
 
-    with_service(None, check)
-
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
-def test_stopping_before_it_was_sent(turns):
+async def test_stopping_before_it_was_sent(turns):
     """Not delivered, or closed: in any case one end."""
-
-    async def check(service, rig):
+    async with with_service(None) as (service, rig):
         ref = rig.start()
         for _ in range(turns):
             await turn()
@@ -295,35 +228,55 @@ def test_stopping_before_it_was_sent(turns):
         assert result(await rig.run()) == [1]
         assert len(rig.told) == 2
 
-    with_service(None, check)
+
+async def test_an_upstream_is_not_busy_with_what_was_stopped():
+    """Or after some timeouts no request would go there any more, though it is idle."""
+    async with with_service(None) as (_, rig):
+        (upstream,) = rig.workers.upstreams._all
+        first, second, third = (rig.start() for _ in range(3))
+        assert upstream.running == 3
+        for ref, left in ((first, 2), (second, 1), (second, 1), (third, 0)):
+            rig.workers.stop(ref)
+            assert upstream.running == left
 
 
-def test_closing_waits_for_nobody():
+async def test_a_node_may_stop_work_as_it_hears_that_nothing_can_be_reached():
+    """The one ends there: it is neither sent on nor reported again."""
+    errors = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    async with with_service(OK) as (service, rig):
+        (upstream,) = rig.workers.upstreams._all
+        await rig.looked()
+        rig.on_health = lambda _: rig.workers.stop(1)
+        await service.die()
+        await until(lambda: not upstream.client.idle)
+        rig.start()
+        await until(lambda: not upstream.up)
+        assert (await rig.end(1)).outcome is Outcome.CANCELLED
+        assert rig.workers._calls == {}
+    assert errors == []
+
+
+async def test_closing_waits_for_nobody():
     """A node that ends breaks off what is under way, and reports nothing more."""
-
-    async def check(service, rig):
+    async with with_service(None) as (service, rig):
         rig.start()
         await until(lambda: len(service.calls) == 1)
         await rig.workers.close()
         await until(lambda: service.gone == service.connections)
         assert rig.told == []
 
-    with_service(None, check)
-
 
 @pytest.mark.parametrize(("idle_s", "connections"), [(1.0, 1), (2.0, 2)])
-def test_a_connection_that_its_service_may_be_closing_is_not_used(idle_s, connections):
+async def test_a_connection_that_its_service_may_be_closing_is_not_used(idle_s, connections):
     """However open it looks: common services close what has been idle for 2 s, and what is written
     at that moment is lost."""
-
-    async def check(service, rig):
+    async with with_service(OK) as (service, rig):
         await rig.looked()
         for connection in rig.workers.upstreams._all[0].client._kept.idle:
             connection.idle_since_s -= idle_s
         assert result(await rig.run()) == [1]
         assert service.connections == connections
-
-    with_service(OK, check)
 
 
 # --- several upstreams, and none --------------------------------------------------------------
@@ -364,10 +317,9 @@ async def test_a_service_that_is_not_there_is_found_out_without_work():
         await service.die()
 
 
-def test_a_service_that_dies_and_comes_back():
+async def test_a_service_that_dies_and_comes_back():
     """What it had fails, what comes then is not started, and later all is well."""
-
-    async def check(service, rig):
+    async with with_service(None) as (service, rig):
         lost = rig.start()
         await until(lambda: len(service.calls) == 1)
         await service.die()
@@ -383,8 +335,6 @@ def test_a_service_that_dies_and_comes_back():
         assert upstream.attempt > 0
         assert result(await rig.run()) == [1]
         assert upstream.attempt == 0, "the next search begins with short pauses"
-
-    with_service(None, check)
 
 
 @pytest.mark.parametrize("first", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1,"])
@@ -416,12 +366,9 @@ async def test_with_a_key_it_is_sent_to_another_one_once():
             assert "whether it did the work is not known" in event.problem
 
 
-def test_a_name_that_no_header_can_bear_fails_alone():
+async def test_a_name_that_no_header_can_bear_fails_alone():
     """Nodes send none, but the node must not end by it."""
-
-    async def check(service, rig):
+    async with with_service(OK) as (_, rig):
         event = await rig.run(id="a\r\nb")
         assert event.outcome is Outcome.FAILED
         assert result(await rig.run()) == [1]
-
-    with_service(OK, check)
