@@ -22,7 +22,7 @@ FUNCTIONS = "dask_functions_of_tests"
 
 def run(main):
     async def limited():
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(3.0 * LIMIT_S):  # clusters start meanwhile
             await main()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

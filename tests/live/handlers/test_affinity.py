@@ -31,8 +31,6 @@ def counts(services):
 
 @pytest.mark.parametrize("affinity", ["header:X-Session", "cookie:sid", "json:user"])
 async def test_requests_of_a_session_go_where_the_first_one_went(affinity):
-    """Those of others take turns."""
-
     def asked(session):
         body = b'{"user": "%d", "x": "%b"}' % (session, b"." * 2_000)
         lines = b"X-Session: %d" % session, b"Cookie: a=b; sid=%d" % session
@@ -55,14 +53,6 @@ async def test_requests_of_a_session_go_where_the_first_one_went(affinity):
         assert told == pytest.approx(10 * len(asked(1).body))
         assert all(one["missing"] > 2_000 for one in parts), "the first one of each session"
         assert all(one["reused"] > 0.0 for one in parts)
-
-
-async def test_without_affinity_requests_take_turns():
-    async with in_front_of(OK, OK) as (front, *services):
-        for _ in range(6):
-            await front.ask(own(b"X-Session: 1"))
-        assert counts(services) == [3, 3]
-        assert not any(front.upstreams[0].affinity_bytes.values())
 
 
 async def test_what_waits_for_its_first_byte_counts_by_its_size():

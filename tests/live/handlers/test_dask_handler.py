@@ -95,7 +95,6 @@ def listening():
 def test_an_address_where_no_scheduler_is(
     answers, listening, require, monkeypatch, tmp_path, capsys
 ):
-    """One line that says what to do, and exit status 2, from the command as well."""
     require(importlib.util.find_spec("distributed"), "the extra `dask`")
     monkeypatch.setattr(dask_connection, "CONNECT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as closed:
@@ -116,6 +115,5 @@ def test_an_address_where_no_scheduler_is(
 
 
 def test_without_the_extra(monkeypatch):
-    """What to install."""
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert complaint_of("127.0.0.1:1").endswith(f"handler: Dask needs {how_to_get('dask')}")

@@ -59,7 +59,6 @@ async def test_a_request_goes_to_one_worker_with_all_that_its_function_is_told(p
 
 
 async def test_what_finds_no_slot_waits_its_turn(play_dask):
-    """In the order in which it came; each slot that comes free is used at once."""
     dask = play_dask(ScriptedWorker("w1", 2))
     async with DaskServers(dask) as rig:
         for _ in range(5):
@@ -164,7 +163,6 @@ async def test_a_scheduler_that_is_away_is_looked_for_ever_more_calmly(play_dask
 
 
 async def test_a_node_starts_though_a_worker_says_nothing(play_dask, monkeypatch):
-    """It is used once it has answered."""
     monkeypatch.setattr(dask_session, "OPEN_S", 0.05)
     silent = ScriptedWorker("w1")
 
@@ -197,7 +195,6 @@ async def test_a_node_does_not_start_where_the_scheduler_says_nothing(play_dask,
 
 
 async def test_what_waits_ends_as_it_is_stopped(play_dask):
-    """Nobody there hears of it, a second stop does nothing, and those behind it move up."""
     dask = play_dask(ScriptedWorker("w1"))
     async with DaskServers(dask) as rig:
         refs = [rig.start(1) for _ in range(3)]
@@ -237,7 +234,6 @@ async def test_what_runs_keeps_its_slot_until_it_has_returned(play_dask):
 
 
 async def test_what_was_sent_and_has_not_begun_is_taken_back(play_dask):
-    """Its slot is free at once."""
     dask = play_dask(ScriptedWorker("w1"))
     async with DaskServers(dask) as rig:
         ref = rig.start(1)

@@ -150,7 +150,6 @@ async def test_what_was_stopped_and_has_not_begun_is_no_sign_of_another_process(
 
 
 async def test_a_worker_that_cannot_be_greeted_is_met_at_the_next_look(play_dask, dask_log):
-    """It is said why, and why one is not used at all."""
     other = ScriptedWorker("w2", python="3.9.1")
 
     dask = play_dask()
@@ -217,7 +216,6 @@ async def test_what_anybody_tells_is_no_reason_to_look(play_dask):
 
 
 async def test_a_worker_without_slots_is_not_one(play_dask):
-    """It may have none for now: it is looked at again."""
     dask = play_dask(ScriptedWorker("w1", 0))
     async with DaskServers(dask) as rig:
         assert dask.workers["w1"].state.tasks == {}
@@ -286,7 +284,6 @@ async def test_a_result_that_breaks_with_the_connection_is_told_once_that_is_kno
 
 
 async def test_a_scheduler_that_says_nothing_is_lost(play_dask, monkeypatch):
-    """After a while; what it says later of that question is nobody's business."""
     monkeypatch.setattr(dask_connection, "LOOK_LIMIT_S", 3600.0)
     monkeypatch.setattr(dask_connection, "STATUS_EVERY_S", 0.01)
 
@@ -306,7 +303,6 @@ async def test_a_scheduler_that_says_nothing_is_lost(play_dask, monkeypatch):
 
 @pytest.mark.parametrize("how", ["away", "stuck"])
 async def test_a_node_ends_whatever_its_scheduler_does(play_dask, monkeypatch, how):
-    """Also while it looks for it, and where it does not let go of it."""
     monkeypatch.setattr(dask_connection, "CLOSE_S", 0.05)
 
     dask = play_dask(ScriptedWorker("w1"))
@@ -323,7 +319,6 @@ async def test_a_node_ends_whatever_its_scheduler_does(play_dask, monkeypatch, h
 
 @pytest.mark.parametrize("fits", [False, True])
 async def test_a_node_starts_where_a_worker_has_the_function(play_dask, fits):
-    """Though others have not. Where none has it, the node does not start, and nothing is left."""
     workers = [ScriptedWorker("w1", python="2.7.18")]
     workers += [ScriptedWorker("w2")] * fits
 
@@ -340,7 +335,6 @@ async def test_a_node_starts_where_a_worker_has_the_function(play_dask, fits):
 
 
 async def test_a_node_starts_where_no_worker_is_yet(play_dask, dask_log):
-    """It is said that there are none, and nothing can be started."""
     dask = play_dask()
     async with DaskServers(dask) as rig:
         await until(lambda: rig.health() == [False])
@@ -368,7 +362,6 @@ async def test_after_its_end_nothing_is_told(play_dask):
 
 
 async def test_what_is_stopped_as_it_comes_back_is_cancelled(play_dask):
-    """The node decides nothing more of it."""
     dask = play_dask(ScriptedWorker("w1"))
     async with DaskServers(dask) as rig:
         ref = rig.start(1)

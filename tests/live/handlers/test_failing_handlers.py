@@ -80,7 +80,6 @@ ALL = [*NOT_RUN, *REJECTED, "rejected, long body", *FAILED]
 
 @pytest.mark.parametrize(("function", "workers"), KINDS)
 async def test_what_an_exception_says_of_itself(function, workers):
-    """In a thread, a process, and a coroutine, whatever its attributes are."""
     handler = f"python:{MODULE}:{function}"
     async with Rig(handler, servers=1, workers=workers) as rig:
         check_all({payload: await rig.run(payload) for payload in ALL})
@@ -90,7 +89,6 @@ async def test_what_an_exception_says_of_itself(function, workers):
 
 
 def test_the_ready_made_classes(nodes):
-    """What a client gets of a Rejected, and what becomes of a NotRun."""
     fields = {"handler": f"python:{MODULE}:say_no_by_class"}
 
     async def main():

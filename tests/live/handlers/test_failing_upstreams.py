@@ -9,20 +9,17 @@ import json
 import time
 from contextlib import asynccontextmanager
 
-import pytest
-
 KEY = (b"Idempotency-Key", b"one")
-OK = (200, b"[1]", {})
+JSON = {"Content-Type": "application/json"}
+OK = (200, b"[1]", JSON)
 
 
 class Service:
     """Answers all requests with `says`: (status, body, headers); counts them. `endless` goes on
-    with the body until nobody reads it any more; `breaks_off` closes without an answer."""
+    with the body until nobody reads it any more."""
 
-    def __init__(self, says=OK, *, endless=False, breaks_off=False, length=None):
-        self.says, self.endless, self.breaks_off, self.length = says, endless, breaks_off, length
-        self.calls = 0
-        self.sent_bytes = 0
+    def __init__(self, says=OK, *, endless=False):
+        self.says, self.endless, self.calls = says, endless, 0
 
     async def __aenter__(self):
         self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
@@ -39,8 +36,6 @@ class Service:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
                 await reader.readexactly(int(head.partition("content-length: ")[2].split()[0]))
                 self.calls += 1
-                if self.breaks_off:
-                    return
                 await self.reply(writer)
         except (asyncio.IncompleteReadError, OSError):
             pass
@@ -49,19 +44,11 @@ class Service:
 
     async def reply(self, writer):
         status, body, headers = self.says
-        lines = {"Content-Type": "application/json"}
-        if self.endless:
-            lines["Transfer-Encoding"] = "chunked"
-        else:
-            lines["Content-Length"] = str(len(body) if self.length is None else self.length)
-        head = "".join(f"{name}: {value}\r\n" for name, value in (lines | headers).items())
-        writer.write(f"HTTP/1.1 {status} X\r\n{head}\r\n".encode("latin-1"))
-        if not self.endless:
-            writer.write(body)
-        piece = b"x" * 65536
-        while self.endless or (self.length or 0) - self.sent_bytes > len(body):
-            writer.write(b"10000\r\n%b\r\n" % piece if self.endless else piece)
-            self.sent_bytes += len(piece)
+        size = "Transfer-Encoding: chunked" if self.endless else f"Content-Length: {len(body)}"
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        writer.write(f"HTTP/1.1 {status} X\r\n{size}\r\n{head}\r\n".encode("latin-1") + body)
+        while self.endless:
+            writer.write(b"10000\r\n%b\r\n" % (b"x" * 65536))
             await writer.drain()
 
 
@@ -81,20 +68,10 @@ def problem_of(response):
 
 # --- the client's fault -----------------------------------------------------------------------
 
-BODIES = {
-    "json": (b'{"field": [1, 2.50]}', "application/json", {"field": [1, 2.5]}),
-    "a problem": (b'{"status": 404}', "application/problem+json", {"status": 404}),
-    "text": ("no, Zoë".encode(), "text/plain; charset=utf-8", "no, Zoë"),
-    "not utf-8": (b"no\xff\0", "text/plain", "no\ufffd\0"),
-    "not json": (b"{oops", "application/json", "{oops"),
-    "nan": (b"[NaN]", "application/json", "[NaN]"),
-}
 
-
-@pytest.mark.parametrize("case", BODIES)
-def test_a_rejection_reaches_the_client_as_it_was_said(nodes, case):
+def test_a_rejection_reaches_the_client_as_it_was_said(nodes):
     """Status, reason and body; nothing is held against the upstream, and the name keeps it."""
-    said, type_, told = BODIES[case]
+    said, type_, told = b'{"field": [1, 2.50]}', "application/json", {"field": [1, 2.5]}
 
     async def main():
         async with (
@@ -123,8 +100,6 @@ def test_a_rejection_reaches_the_client_as_it_was_said(nodes, case):
 
 
 def test_an_endless_body_of_what_was_not_run_loses_nothing(nodes):
-    """It is decided again, as soon as the status is known."""
-
     async def main():
         async with (
             Service((503, b"", {}), endless=True) as endless,
@@ -140,19 +115,18 @@ def test_an_endless_body_of_what_was_not_run_loses_nothing(nodes):
 # --- surely not run ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("service_ms", [0.0, 0.1])
-def test_however_fast_services_are_a_busy_one_is_not_stormed(nodes, service_ms):
+def test_however_fast_services_are_a_busy_one_is_not_stormed(nodes):
     """What says 503 at once must not be asked thousands of times a second for one request."""
 
     async def main():
         async with (
             Service((503, b"", {})) as service,
-            in_front_of(nodes, service, servers=2, service_ms=service_ms) as federation,
+            in_front_of(nodes, service, servers=2, service_ms=0.0) as federation,
         ):
             node = federation["a"]
             waiting = node.post(1)
             begun_s = time.monotonic()
-            await nodes.until(lambda: time.monotonic() - begun_s > 1.0)
+            await nodes.until(lambda: time.monotonic() - begun_s > 0.5)
             assert service.calls <= 20 * (time.monotonic() - begun_s)
             service.says = OK
             assert (await waiting).status == 200

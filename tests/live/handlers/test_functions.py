@@ -91,7 +91,6 @@ def test_who_gets_a_context(function, takes):
     ],
 )
 def test_a_function_is_found_by_its_name(named, function):
-    """If one or two arguments are enough, as far as it tells."""
     assert load_function(f"python:{named}", "t.yaml: cluster a") is function
 
 
@@ -115,7 +114,6 @@ def test_what_cannot_be_called_is_told_with_its_place(handler, told):
 
 
 def test_the_working_directory_is_importable(tmp_path, monkeypatch):
-    """Before all else, and it stands there once."""
     (tmp_path / "functions_here.py").write_text("def f(payload):\n    return payload\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])

@@ -79,8 +79,6 @@ FAILURES = [
 
 @pytest.mark.parametrize(("function", "workers", "says"), FAILURES)
 def test_a_failing_handler_is_502_in_one_line(nodes, function, workers, says):
-    """No traceback for the client; the server is free again and the node lives."""
-
     async def check(node):
         for _ in range(2):
             response = await node.post(1)
@@ -96,8 +94,6 @@ def test_a_failing_handler_is_502_in_one_line(nodes, function, workers, says):
 
 
 def test_an_async_handler_is_cancelled_at_the_deadline(nodes, handlers):
-    """504 for the client, and the server is free at once."""
-
     async def check(node):
         response = await node.post(1, headers=[(b"Spillover-Deadline-Ms", b"60")])
         assert response.status == 504
@@ -143,7 +139,6 @@ def test_a_node_that_closes_does_not_wait_for_its_handlers(nodes, handlers, func
 
 
 def test_spin_burns_processor_time_in_processes(nodes):
-    """The service time is spent on a processor, elsewhere than on the node's loop."""
     started_s = time.process_time()
     assert json.loads(spin(0.05).result) == {"service_ms": 50.0}
     assert time.process_time() - started_s >= 0.05

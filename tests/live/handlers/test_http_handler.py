@@ -171,7 +171,6 @@ PROBLEMS = {
 
 @pytest.mark.parametrize("case", PROBLEMS)
 async def test_what_becomes_a_problem(case):
-    """FAILED, with one line and the status if there was one; the next request is not harmed."""
     says, status, line = PROBLEMS[case]
 
     async with with_service(says) as (service, rig):
@@ -217,7 +216,6 @@ async def test_stopping_closes_the_connection_and_frees_the_server_at_once():
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
 async def test_stopping_before_it_was_sent(turns):
-    """Not delivered, or closed: in any case one end."""
     async with with_service(None) as (service, rig):
         ref = rig.start()
         for _ in range(turns):
@@ -241,7 +239,6 @@ async def test_an_upstream_is_not_busy_with_what_was_stopped():
 
 
 async def test_a_node_may_stop_work_as_it_hears_that_nothing_can_be_reached():
-    """The one ends there: it is neither sent on nor reported again."""
     errors = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     async with with_service(OK) as (service, rig):
@@ -283,7 +280,6 @@ async def test_a_connection_that_its_service_may_be_closing_is_not_used(idle_s, 
 
 
 async def test_what_was_not_delivered_goes_to_the_next():
-    """Nothing listens at two of three: every request is done, and nobody is told of any failure."""
     nobody = [f"http://127.0.0.1:{await port_of_nobody()}/" for _ in range(2)]
     async with Service() as service, Rig(*nobody, service) as rig:
         assert [result(await rig.run()) for _ in range(4)] == [[1]] * 4
@@ -292,7 +288,6 @@ async def test_what_was_not_delivered_goes_to_the_next():
 
 
 async def test_when_none_can_be_reached_the_node_is_told_first():
-    """Down before what follows from it; each request, also later, was surely not started."""
     nobody = [f"http://127.0.0.1:{await port_of_nobody()}/" for _ in range(2)]
     async with Rig(*nobody) as rig:
         refs = [rig.start() for _ in range(3)]
@@ -306,7 +301,6 @@ async def test_when_none_can_be_reached_the_node_is_told_first():
 
 
 async def test_a_service_that_is_not_there_is_found_out_without_work():
-    """By the first look, at the start; and when it comes, that is found out, too."""
     service = Service(port=await port_of_nobody())
     async with Rig(service) as rig:
         await until(lambda: rig.health() == [False])
@@ -318,7 +312,6 @@ async def test_a_service_that_is_not_there_is_found_out_without_work():
 
 
 async def test_a_service_that_dies_and_comes_back():
-    """What it had fails, what comes then is not started, and later all is well."""
     async with with_service(None) as (service, rig):
         lost = rig.start()
         await until(lambda: len(service.calls) == 1)
@@ -352,7 +345,6 @@ async def test_without_a_key_nothing_is_sent_twice(first):
 
 
 async def test_with_a_key_it_is_sent_to_another_one_once():
-    """To one that answers; or the second failure is the end, however many are left."""
     async with Service("reset") as one, Service("reset") as two, Service("reset") as three:
         async with Rig(one, two, three) as rig:
             event = await rig.run(keyed=True)

@@ -54,7 +54,6 @@ def ended(handler, *payloads, stop=False):
 
 
 def test_a_server_that_sleeps_does_so_for_as_long_as_was_said():
-    """By the payload, else by the cluster; told at the very instant."""
     took = []
     for event, took_s in ended("sleep", b"{}", b'{"service_ms": 5}', b'{"service_ms": 0}'):
         assert event.outcome is DONE
@@ -155,7 +154,6 @@ def read_s(payload, default_s=0.02):
     ],
 )
 def test_a_payload_may_say_how_long_it_takes_in_milliseconds(payload, service_s):
-    """All else is of no account, nor are payloads that are no objects."""
     assert read_s(payload) == pytest.approx(service_s)
 
 

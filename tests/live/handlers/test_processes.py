@@ -40,7 +40,6 @@ class Rig(handler_rig.Rig):
 
 
 async def test_processes_have_imported_the_function_before_they_are_asked(tmp_path, monkeypatch):
-    """Each server's; one that cannot says so before there is any request."""
     (tmp_path / "imported_in_workers.py").write_text(
         "import multiprocessing, os\n"
         "if multiprocessing.parent_process() and os.path.exists('broken'):\n"
@@ -131,7 +130,6 @@ async def test_a_process_whose_work_is_not_wanted_runs_on_where_nothing_else_is_
 
 
 async def test_a_process_that_dies_takes_only_its_own_request():
-    """The one beside it, at work, goes on in its own process."""
     async with Rig("hang") as rig:
         await be_ready(rig.workers, rig.cluster, "test: cluster a")
         other = rig.start(0.3)

@@ -75,8 +75,6 @@ async def test_an_answer_that_comes_in_pieces_is_told_as_it_comes():
 
 
 async def test_what_has_begun_and_breaks_off_is_tried_nowhere_else():
-    """Though it may be tried twice, and there is another one."""
-
     async def breaks_off(talk, *_):
         await talk.say(OK[:-1])
 
@@ -165,7 +163,6 @@ async def test_what_says_not_run_is_held_back_unless_it_says_so_at_length(size, 
 
 
 async def test_what_says_so_at_length_is_passed_on_from_there():
-    """And not kept till it ends."""
     long = HELD_BACK_MAX_BYTES + 1
     said = Saying(HELD % (long + 1), b"x" * long, b"y")
     async with in_front_of(said, not_run_statuses=(503,)) as (front, _):
@@ -252,7 +249,6 @@ async def test_the_source_of_an_answer_stops_goes_on_and_ends():
 
 @pytest.mark.parametrize("size", [1, HELD_BACK_MAX_BYTES + 1])
 async def test_who_leaves_when_its_answer_begins_gets_nothing_of_it(size):
-    """Also what was held back till then."""
     status = 200 if size == 1 else 503
     head = b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n" % (status, size + 1)
     said = Saying(head + b"x" * size)

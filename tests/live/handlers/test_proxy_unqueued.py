@@ -157,7 +157,6 @@ async def test_who_cannot_be_reached_is_passed_over_for_the_next_one():
 
 @pytest.mark.parametrize("rings", [False, True])
 async def test_where_nobody_can_be_reached_there_are_no_servers(rings):
-    """Told once, also where its deadline rings as the node is told of it."""
     front = Front(["http://127.0.0.1:1"])
     here = Beside(front)
     front.workers.upstreams._on_health = lambda _: here.ring(2 * LEFT_S if rings else 0.0)
@@ -227,7 +226,6 @@ async def test_an_answer_that_nobody_reads_stands_still_for_so_long_and_no_longe
 
 
 async def test_an_answer_that_is_read_on_goes_on():
-    """While it is paused nothing is read, and who reads on has as long again."""
     said = Saying(LONG, b"ab", b"cd")
     async with beside(said) as (here, _):
         call, told = here.send()

@@ -131,7 +131,6 @@ def importable(monkeypatch):
 
 @pytest.mark.usefixtures("importable")
 async def test_each_server_has_its_own_handler():
-    """The cluster's where a server has none; as many calls at a time as it is given."""
     own = "python:handlers_of_tests:soon"
     rig = Rig(server("one"), server("two", 1.0, own), handler="python:handlers_of_tests:echo")
     first, second = rig.start(0, "x"), rig.start(1, "y")

@@ -96,7 +96,6 @@ async def test_the_least_busy_comes_first_and_ties_go_round(clock):
 
 
 async def test_who_asks_to_be_left_alone_is_so_long_but_not_for_ever(clock, told):
-    """And the node is told how long to wait once all have asked."""
     async with with_upstreams(2) as (upstreams, _):
         first, second = upstreams._all
         assert upstreams.rest_s(FAR_S) is None
@@ -127,7 +126,6 @@ def fail_until_passed_over(upstreams, upstream, clock):
 
 
 async def test_who_fails_more_than_others_comes_last_for_longer_and_longer(clock, told):
-    """Until it has worked; nobody else is there to be asked where there is one alone."""
     async with with_upstreams(2) as (upstreams, _):
         first, second = upstreams._all
         pauses = []
@@ -209,7 +207,6 @@ async def test_the_node_hears_of_the_last_one_that_goes(clock, told):
 
 
 async def test_the_node_hears_of_one_that_is_back_while_the_others_want_to_be_left_alone(clock):
-    """It is the only one that can be asked. Where another one can, nothing is told."""
     async with with_upstreams(2) as (upstreams, health):
         first, second = upstreams._all
         upstreams.unreachable(first, "refused")
@@ -226,7 +223,6 @@ async def test_the_node_hears_of_one_that_is_back_while_the_others_want_to_be_le
 
 
 async def test_who_is_looked_for_is_so_again_and_again(clock):
-    """And it is known why it was not found when that was last so."""
     async with with_upstreams(1, stays=False) as (upstreams, health):
         (only,) = upstreams._all
         upstreams.unreachable(only, "gone")
@@ -251,7 +247,6 @@ async def test_of_many_the_first_that_cannot_be_reached_is_named(clock):
 
 
 async def test_a_success_speaks_for_an_upstream_and_one_that_is_passed_over_is_so_once(clock, told):
-    """The more of them, the more failures it takes; and its pause does not grow meanwhile."""
     async with with_upstreams(2) as (upstreams, _):
         first = upstreams._all[0]
         upstreams.failed(first, 1.0)

@@ -107,8 +107,6 @@ ASK = ev.AskJoin(3, 1.0)
 
 
 def test_an_ask_is_answered_or_has_failed_and_a_bug_is_logged_in_full(caplog):
-    """Not what Redis or an operator has done."""
-
     async def story(error):
         async def operation(ask):
             await turn()

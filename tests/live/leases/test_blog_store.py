@@ -7,7 +7,6 @@ from spillover.sim.leases.blog import BlogStore
 
 
 async def test_the_steps_as_written(redis_server, redis_servers):
-    """Each in one round trip, and alike in memory."""
     steps = [
         ("grabbed", (0,), False),
         ("owner", (0,), None),

@@ -32,8 +32,6 @@ def logged(caplog):
 
 
 def test_entry_is_decided_once():
-    """By the first that comes: let in is let in, refused is refused."""
-
     async def story(one):
         one.let_in()
         one.let_in()
@@ -50,8 +48,6 @@ def test_entry_is_decided_once():
 
 
 def test_entry_is_waited_for_and_ends_with_the_member():
-    """Whoever enters learns of either, without being let in."""
-
     async def story(one):
         entering = asyncio.create_task(one.entered())
         await turn()
@@ -89,8 +85,6 @@ def test_giving_up_is_logged_unless_somebody_waits(caplog):
 
 
 def test_an_error_of_its_own_is_always_logged_with_where_it_was(caplog):
-    """The first one is told to whoever waits."""
-
     async def story(one):
         waiting = asyncio.create_task(one.wait())
         await turn()

@@ -105,7 +105,6 @@ class Runs:
 
 
 async def test_a_handler_on_a_thread_keeps_no_process_alive():
-    """Each has one of its own, whose name tells the partition, and its lease."""
     seen = []
 
     def handle(partition, epoch, stop_event):
@@ -119,8 +118,6 @@ async def test_a_handler_on_a_thread_keeps_no_process_alive():
 
 
 async def test_a_failure_is_told_with_its_traceback(caplog):
-    """Also that of a handler which a decorator has made return what nobody awaits."""
-
     async def never_awaited():
         raise AssertionError
 
@@ -187,7 +184,6 @@ def member(node="a", kind=LeaseGroup, url=NOWHERE, **given):
 
 @pytest.mark.parametrize("rule", ["guarded", "blog"])
 async def test_each_member_is_another_process_of_its_id(rule):
-    """By whatever rule: it joins as itself, by a mark that no other one has, and hangs up."""
     joined = rows(b":1\r\n", b":40\r\n", bulk("e"))
     with scripted_redis(lambda words: b":0\r\n" if words[0] == "HEXISTS" else joined) as server:
         for _ in range(2):
@@ -207,7 +203,6 @@ async def test_each_member_is_another_process_of_its_id(rule):
 
 
 async def test_a_member_that_is_given_up_while_it_enters_leaves_nothing_behind():
-    """No thread, no task, no timer of its loop's lag; leases of nobody."""
     before = set(threading.enumerate())
 
     one = member(renewer="thread")

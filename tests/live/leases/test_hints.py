@@ -69,7 +69,6 @@ def group(redis_servers):
 
 
 async def test_challenges_and_allocations_arrive_as_sent(redis_server, redis_servers, group):
-    """In both channels, repeated ones too, in whatever order they were sent."""
     store = RedisLeaseStore(redis_server.url, group, 9, LeaseTimes())
     async with (
         listening(redis_server.url, group) as one,
@@ -135,7 +134,6 @@ async def test_a_half_open_connection_is_rebuilt(redis_server, redis_servers, gr
 
 @pytest.mark.parametrize("broken", ["cut", "killed by the server", "server restarted"])
 async def test_each_new_subscription_says_so(redis_servers, tmp_path, group, broken):
-    """However the one before ended."""
     with redis_servers.running(tmp_path) as server:
         async with way_to(server, redis_servers, group) as (way, heard):
             for count in (1, 2, 3):
@@ -150,7 +148,6 @@ async def test_each_new_subscription_says_so(redis_servers, tmp_path, group, bro
 
 
 async def test_a_bad_address_ends_it(group):
-    """That cannot get better."""
     with pytest.raises(InputError, match="redis: url"):
         await Heard("nowhere", group, PING_S).hints.run()
 
@@ -190,7 +187,6 @@ async def test_a_subscription_is_none_before_both_channels_are_confirmed(redis_s
 
 
 async def test_it_waits_longer_each_time_in_vain_and_begins_anew_once_it_was_heard(redis_servers):
-    """Refused three times, then confirmed and cut off, then refused again."""
     refusal = b"-NOPERM no\r\n"
     answers = iter([refusal] * 3 + [confirmed(1) + confirmed(2)])
     failures = []

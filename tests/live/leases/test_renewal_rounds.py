@@ -121,7 +121,6 @@ def test_a_renewal_without_a_usable_answer_changes_nothing(memory, answer, probl
 
 
 def test_a_life_goes_on_a_period_after_what_was_answered(memory):
-    """Or up to a tenth of it earlier; who hangs is told of once, and not renewed."""
     for partition in (0, 1):
         memory.grant(partition, 7, lease_now_s() + 600.0, THREAD)
     theirs, ours = socket.socketpair()

@@ -72,7 +72,6 @@ def open_files():
 
 
 def test_what_cannot_be_started_leaves_nothing_open(memory, monkeypatch):
-    """No Python, no room for a thread."""
     before = open_files()
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(FileNotFoundError, match="no Python to start"):
@@ -90,7 +89,6 @@ def test_what_cannot_be_started_leaves_nothing_open(memory, monkeypatch):
 @pytest.mark.processes
 @pytest.mark.skipif(not Path("/proc").exists(), reason="it is looked up there")
 def test_a_process_that_renews_has_nothing_of_its_members(memory):
-    """No folder that could not be unmounted, no terminal, none of its files but two."""
     worker = spawn.start_process(plan_of(), memory)
     try:
         assert worker.link.gettimeout() == spawn.START_S

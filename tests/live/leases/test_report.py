@@ -114,7 +114,6 @@ def shown(now_ms):
 
 @pytest.mark.usefixtures("patient")
 async def test_all_who_look_within_the_same_moment_share_one_look():
-    """Those that come while it is on its way, too; later ones look anew."""
     answers = iter([survey(1_000), survey(2_000)])
 
     with scripted_redis(lambda _: next(answers)) as server:
@@ -242,7 +241,6 @@ def test_without_redis_for_longer_than_leases_last_nothing_is_served(away_s, is_
 
 
 def test_since_when_redis_is_away_is_known_from_the_machine():
-    """And in the line that tells of it, what the matter is."""
     lines = []
     member = member_of(on_event=lines.append)
     assert member.events.down_since_s is None
@@ -262,3 +260,13 @@ def test_since_when_redis_is_away_is_known_from_the_machine():
         (ev.REDIS_UP, None, None, None),
     ]
     assert all(round(line["at_s"], 3) == line["at_s"] for line in lines)
+
+
+def test_on_event_that_raises_harms_nothing_and_is_told(caplog):
+    def raises(_):
+        raise ValueError("full disk")
+
+    member = member_of(on_event=raises)
+    for _ in range(3):
+        member.events.happened(ev.Tell(ev.ACQUIRED, 2, 7), None)
+    assert caplog.messages == ['on_event raised event=acquired reason="ValueError: full disk"']

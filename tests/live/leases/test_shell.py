@@ -96,7 +96,6 @@ class Work:
 
 
 async def test_members_share_and_hand_over(group, until):
-    """One gets all; a second one its half, by as many moves as that takes; the rest comes back."""
     work, events = Work(), []
 
     async with group("a", work.on_thread("a"), events=events) as first:
@@ -118,7 +117,6 @@ async def test_members_share_and_hand_over(group, until):
 
 
 async def test_a_handler_that_fails_gives_its_partition_up(group, until, caplog):
-    """Told in one line with the error; the partition is served again after a while."""
     work = Work()
     calls = []
 

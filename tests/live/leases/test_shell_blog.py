@@ -79,7 +79,6 @@ class Runs:
 
 
 async def test_two_members_share_as_the_document_has_it(group, redis_servers):
-    """Each gets some, all run, epochs are 0; whoever drains leaves all to the other one."""
     work, events = Runs(), []
 
     async with group("a", work.handler("a"), events=events) as a:
@@ -132,7 +131,6 @@ def test_a_handler_that_does_not_stop_keeps_its_member_for_one_shutdown_time():
 
 
 def test_that_redis_is_away_and_that_it_is_back_is_told_once():
-    """However often it was asked meanwhile."""
     machine = BlogMachine(MemberSettings(node="a", partitions=1, times=TIMES), Random(1))
     asked = []
 

@@ -176,8 +176,6 @@ def given_up(caplog):
 
 
 async def test_giving_up_is_logged_and_raised_at_the_end(group, until, caplog):
-    """If nobody has waited for it: at once in the log, and when `with` ends."""
-
     async def give_up():
         async with group("a", works) as again:
             await until(lambda: again.state == "finished")

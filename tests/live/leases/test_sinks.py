@@ -179,7 +179,6 @@ def test_a_command_that_fails_leaves_the_checkpoint(redis_sink):
     )
 )
 def test_epochs_never_go_back(redis_server, redis_servers, steps):
-    """Against a twin of two lines."""
     name = redis_servers.new_name()
     sink, seen, done = SyncFace(redis_server, name), {}, {}
     for what, partition, epoch in steps:
@@ -370,29 +369,6 @@ def test_a_later_epoch_waits_for_what_is_under_way(connect):
         with pytest.raises(Fenced):
             add(old, Held(5), "late")
     assert things(connect) == ["old"]
-
-
-def test_the_latest_of_many_at_once_wins(connect):
-    fenced = []
-
-    def run(epoch):
-        with sink_of(connect) as sink:
-            for turn in range(5):
-                try:
-                    add(sink, Held(epoch), f"{epoch}", checkpoint=f"{epoch}/{turn}")
-                except Fenced:
-                    fenced.append(epoch)
-
-    threads = [threading.Thread(target=run, args=(epoch,)) for epoch in range(1, 7)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(60.0)
-    assert 6 not in fenced
-    assert things(connect).count("6") == 5
-    assert len(things(connect)) + len(fenced) == 30
-    with sink_of(connect) as sink:
-        assert sink.claim(Held(6)) == "6/4"
 
 
 def test_a_connection_that_commits_by_itself_is_refused(sqlite):

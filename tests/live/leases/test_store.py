@@ -35,7 +35,6 @@ def group(redis_servers):
 
 
 async def test_each_operation_is_one_round_trip(redis_server, group):
-    """Once the scripts are known; a server that forgot them is told again."""
     async with stores_at(redis_server.url, group, 1, partitions=2) as (store,):
         await store.join("a", "i")
         operations = {

@@ -42,7 +42,6 @@ def group(redis_servers):
 
 
 async def test_a_group_has_one_number_of_partitions_one_rule_and_one_balance(redis_server, group):
-    """Whoever comes with another is told, and told what to do."""
     store = RedisLeaseStore(redis_server.url, group, 4, TIMES)
     await store.join("a", "i")
     await store.close()
@@ -81,7 +80,6 @@ async def test_a_group_has_one_number_of_partitions_one_rule_and_one_balance(red
     ],
 )
 def test_bad_input_makes_no_store(redis_servers, given, part):
-    """One line each."""
     good = {"url": "redis://localhost", "group": "g", "partitions": 1, "times": TIMES}
     with pytest.raises(InputError) as raised:
         RedisLeaseStore(**good | given)
@@ -95,7 +93,6 @@ def test_ids_of_nodes_fit_into_values(redis_server, group, node):
 
 
 def test_a_password_is_wanted_and_never_shown(redis_servers, tmp_path, group):
-    """None, a wrong one, the right one."""
     secret = ("--requirepass", "sesame")
     with redis_servers.running(tmp_path, *secret, password=secret[1]) as server:
         for user in ("", ":open@", "ali:sesame@"):
@@ -110,8 +107,6 @@ def test_a_password_is_wanted_and_never_shown(redis_servers, tmp_path, group):
 
 
 def test_no_redis_and_what_is_none(redis_server, redis_servers, group):
-    """Nobody listens, the name is nobody's, the keys are somebody else's, there is no such
-    database, and the user may not run scripts."""
     nobody = f"redis://127.0.0.1:{redis_servers.free_port()}"
     message = told(nobody, group, "join", "a", "i", expected=StoreUnreachable)
     assert message.startswith(f"{nobody} cannot be reached")
@@ -149,7 +144,6 @@ async def test_a_broken_connection_is_replaced(redis_servers, redis_server, grou
 
 
 async def test_more_calls_than_connections_wait_for_one(redis_servers, redis_server, group):
-    """And open no more than there may be."""
     async with redis_servers.Way(redis_server.port) as way:
         store = RedisLeaseStore(way.url, group, 4, TIMES)
         await asyncio.gather(*(store.survey("a") for _ in range(200)))

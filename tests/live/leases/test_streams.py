@@ -69,7 +69,6 @@ def read_all(reader):
 
 
 def test_records_of_one_key_stay_together(group):
-    """Each goes to the partition of its key, in the order in which it was appended."""
     with StreamWriter(group.server.url, group.name, 4, batch_records=7) as writer:
         for number in range(200):
             writer.append(str(number), key=f"k{number % 10}")
@@ -95,21 +94,7 @@ def test_a_checkpoint_that_cannot_be_read_is_not_begun_anew(group):
         assert group.redis.hget(group.keys.checkpoints, "0") == value
 
 
-def test_reading_goes_on_behind_the_checkpoint(group):
-    """What was read and not committed comes again, to the next holder or to the same."""
-    group.fill(100)
-    first = group.reader(1, batch_records=30)
-    first.commit(first.read(0.0))
-    first.read(0.0)
-    second = group.reader(2)
-    assert second.claim().passed == 30
-    assert numbers(second.read(0.0)) == list(range(30, 100))
-    again = group.reader(2)
-    assert numbers(again.read(0.0)) == list(range(30, 100))
-
-
 def test_an_earlier_holder_is_fenced_from_the_claim_on(group):
-    """Its commit, its effects, its reading and its claim are refused, and change nothing."""
     group.fill(10)
     stale = group.reader(1, read_ahead=False)
     batch = stale.read(0.0)
@@ -188,20 +173,6 @@ def test_two_readers_of_one_epoch_do_not_apply_twice(group):
     assert other.claim().passed == 10
 
 
-def test_a_commit_whose_answer_was_lost_is_made_again(group):
-    """The same call, made twice, has happened once."""
-    group.fill(10)
-    reader = group.reader(1)
-    batch = reader.read(0.0)
-    effects = Effects()
-    effects.increment("n", "applied", 10)
-    before = reader.checkpoint
-    reader.apply(batch, effects)
-    reader._reading.checkpoint = before  # as if no answer had come
-    reader.apply(batch, effects)
-    assert group.sink("n") == {"applied": "10"}
-
-
 def test_batches_are_bounded_by_count_and_bytes(group):
     with StreamWriter(group.server.url, group.name, 1) as writer:
         for size in (10, 10, 10, 5_000, 10, 300, 300, 300):
@@ -234,7 +205,6 @@ def _blocked(group):
 
 @pytest.mark.usefixtures("redis_7")
 def test_what_was_trimmed_is_skipped_and_counted(group, caplog):
-    """The checkpoint keeps the count; the lag is what is left; the log has it once."""
     group.fill(100)
     reader = group.reader(1, batch_records=10, read_ahead=False)
     reader.commit(first := reader.read(0.0))
@@ -281,21 +251,6 @@ def test_a_stream_begun_anew_is_read_from_its_beginning(group):
     with pytest.raises(CheckpointMoved):
         reader.read(0.0)
     assert read_all(reader) == [77]
-
-
-def test_lost_data_are_noticed_by_who_still_reads(redis_servers, tmp_path):
-    """FLUSHALL: the claim is gone with the rest, and made anew; epochs still go by the lease."""
-    with redis_servers.running(tmp_path) as server:
-        group = Group(server, "g")
-        group.fill(10)
-        reader = group.reader(5, read_ahead=False)
-        batch = reader.read(0.0)
-        server.client.flushall()
-        with pytest.raises(CheckpointMoved):
-            reader.commit(batch)
-        group.fill(3)
-        assert read_all(reader) == [0, 1, 2]
-        group.close()
 
 
 def test_an_old_holder_that_claims_after_the_loss_makes_no_way_for_others(redis_servers, tmp_path):
@@ -360,7 +315,6 @@ def test_effects_happen_all_or_none(group):
 
 
 def test_a_batch_sent_twice_is_appended_once(group):
-    """As after an answer that was lost."""
     writer = StreamWriter(group.server.url, group.name, 1)
     writer.append("0", partition=0)
     steps = writer._writing.flush()

@@ -98,7 +98,6 @@ def test_slow_handlers_commit_in_parts(redis_server, filled):
 
 
 def test_of_records_set_aside_the_last_ones_are_kept(redis_server, filled):
-    """And how many there ever were."""
     url, group = filled
     poison = range(0, 100, 5)
     attempts = Attempts(attempts=1, **QUICK)
@@ -113,7 +112,6 @@ def test_of_records_set_aside_the_last_ones_are_kept(redis_server, filled):
 
 
 def test_a_record_that_fails_is_tried_again_before_what_follows(redis_server, filled):
-    """Effects of the attempts that failed do not happen."""
     url, group = filled
     seen = []
     on_record = counting(seen, lambda number: number == 5 and seen.count(5) < 3)
@@ -154,7 +152,6 @@ def test_poison_of_very_many_fields_is_set_aside_in_part(redis_server, filled):
 
 
 def test_poison_can_end_it_instead(redis_server, filled):
-    """What came before is committed; whoever comes next meets the same record."""
     url, group = filled
     attempts = Attempts(attempts=2, on_poison="give-up", **QUICK)
     for epoch in (1, 2):
@@ -198,7 +195,6 @@ def test_another_process_that_does_not_answer_is_no_poison(redis_server, filled)
 
 @pytest.mark.parametrize("event", [threading.Event, StopEvent])
 def test_told_to_stop_it_commits_what_it_has_done(redis_server, filled, event):
-    """In the middle of a batch, also while a record fails, and does not go on."""
     url, group = filled
     stop, seen = event(), []
 
@@ -299,7 +295,6 @@ def test_async_handlers_are_awaited_and_stopped_while_they_wait(redis_server, fi
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_the_example_counts_each_record_once(redis_server, redis_servers, monkeypatch, is_async):
-    """Taken over in the middle, with the arguments that `lease run` gives."""
     group = redis_servers.new_name()
     monkeypatch.setenv(example.REDIS, redis_server.url)
     monkeypatch.setenv(example.GROUP, group)

@@ -62,7 +62,6 @@ def test_a_batch_that_cannot_be_appended_leaves_nothing(redis_server, name):
 
 @pytest.mark.parametrize("ends", ["flush", "close", "with"])
 def test_what_a_writer_could_not_send_stays_in_it(redis_server, name, ends):
-    """Whoever closes it then is told, and can send it later, once."""
     keys = StreamKeys.of(name)
     redis_server.client.set(keys.stream(0), "no stream")
     writer = StreamWriter(redis_server.url, name, 2)
@@ -107,7 +106,6 @@ async def test_closing_a_writer_that_awaits_sends_the_rest(redis_server, name):
 
 
 def test_a_full_batch_leaves_before_anybody_flushes(redis_server, name):
-    """By either kind of writer; what does not fill another waits."""
     stream = StreamKeys.of(name).stream(0)
 
     def there(writer):

@@ -132,7 +132,6 @@ def effects_of(batch):
 @settings(max_examples=examples(60))
 @given(happened=steps)
 def test_whatever_readers_do_each_record_is_applied_once(redis_server, redis_servers, happened):
-    """Stale readers are refused, answers get lost, batches are committed in part."""
     race = Race(redis_server.url, redis_servers.new_name())
     highest, fenced = 0, set()
     for what, who, count in happened:

@@ -39,7 +39,6 @@ def member(url, group, node="a", handler=works, **settings):
 
 
 def test_a_member_without_await(redis_server, redis_servers):
-    """It holds, shares, hands over; handlers have their lease, on threads or on the loop."""
     group = redis_servers.new_name()
     leases = {}
 
@@ -63,7 +62,6 @@ def test_a_member_without_await(redis_server, redis_servers):
 
 
 def test_errors_are_raised_in_the_callers_thread(redis_server, redis_servers, tmp_path):
-    """At once for settings, at entry for what Redis says, from `wait` for giving up."""
     group = redis_servers.new_name()
     with pytest.raises(InputError, match="partitions: expected at least 1"):
         member(redis_server.url, group, partitions=0)
@@ -142,7 +140,6 @@ with LeaseGroupThread(sys.argv[1], sys.argv[2], node="a", partitions=1, handler=
 
 
 def test_control_c(redis_server, redis_servers):
-    """While it waits it hands over and ends."""
     url = redis_server.url
     command = [sys.executable, "-c", WITHOUT_AN_END, url, redis_servers.new_name()]
     process = subprocess.Popen(

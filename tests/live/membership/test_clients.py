@@ -59,25 +59,24 @@ def test_who_comes_is_told_where_it_is_and_is_the_last():
 
 
 def test_the_first_who_comes_has_signs_of_life_begin():
-    """Fifteen seconds from now on; for those who come later it is the same one."""
+    """Fifteen seconds from now on, though it is alone; those who come later have the same."""
     with Bed() as bed:
         bed.announce(1, "a")
         before_s = time.monotonic()
         bed.open("c")
-        bed.open("d")
         assert before_s + 15.0 <= bed.timers.next_s <= time.monotonic() + 15.0
-        assert len(bed.timers) == 1
-        bed.timers.run_due(bed.timers.next_s)
-        assert [lines[-1] for lines in bed.told.values()] == [SIGN_OF_LIFE] * 2
-        assert len(bed.timers) == 1
+        for names in ("c1",), ("c1", "d1"):
+            bed.timers.run_due(bed.timers.next_s)
+            assert len(bed.timers) == 1
+            assert [bed.told[name][-1] for name in names] == [SIGN_OF_LIFE] * len(names)
+            bed.open("d")
         bed.clients.close()
         bed.timers.run_due(math.inf)
         assert len(bed.timers) == 0
-        assert [lines.count(SIGN_OF_LIFE) for lines in bed.told.values()] == [1, 1]
+        assert bed.told["c1"].count(SIGN_OF_LIFE) == 2
 
 
 def test_who_comes_anew_takes_its_own_place():
-    """The session that it had is over, and its end changes nothing any more."""
     counts = []
     with Bed(on_count=counts.append) as bed:
         bed.announce(1, "a")
@@ -92,6 +91,10 @@ def test_who_comes_anew_takes_its_own_place():
         assert bed.clients.leave("c", 2, moved=True)
         assert bed.clients.leave("d", None, moved=False)
         assert (bed.ended, counts[3:], bed.clients.moves) == (["c1", "c2", "d1"], [1, 0], 1)
+        ends = bed.open("e")
+        for _ in range(2):  # its response ends, and nobody has said goodbye
+            bed.clients.drop(ends)
+        assert counts[5:] == [1, 0]
 
 
 def test_without_a_place_one_is_put_off_until_others_may_have_gone():

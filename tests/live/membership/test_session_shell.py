@@ -132,7 +132,6 @@ async def test_lines_that_are_none_are_lies_and_the_session_goes_on(caplog):
 
 
 async def test_what_ends_and_was_a_session_is_a_loss_and_the_next_one_is_news(caplog):
-    """What was no session is none; between two sessions it is told of once."""
     with caplog.at_level(logging.INFO):
         async with with_servers(2) as (shell, machine, servers):
             first, second = servers
@@ -188,7 +187,6 @@ async def test_who_does_not_begin_with_servers_is_no_node(first):
 
 
 async def test_a_node_that_parts_is_left_for_another_with_a_word_to_it():
-    """Who goes says which session it was, and whether it has moved."""
     async with with_servers(2) as (shell, machine, servers):
         first, second = servers
         everyone = line(first.url, second.url)

@@ -93,7 +93,6 @@ async def test_nobody_is_asked_any_more_once_the_node_ends():
 
 
 async def test_what_a_neighbor_goes_by_counts_here_too():
-    """Only where it is news; and it is counted."""
     newer = next_of(AT_FIRST, "b", 5)
 
     async with with_node({"b": encode_configuration(newer)}) as node:
@@ -177,7 +176,6 @@ async def test_a_proposal_is_taken_as_the_next_version_or_refused(caplog, monkey
 
 
 async def test_what_was_taken_here_and_lost_is_told(caplog, monkeypatch):
-    """Another node has taken one at the same time: the higher stamp counts."""
     monkeypatch.setattr(shell._log, "filters", [])
     other = next_of(AT_FIRST, "z", 7)
 
@@ -237,7 +235,6 @@ async def test_a_text_that_comes_again_is_not_read_again():
 
 
 async def test_what_cannot_be_stored_is_not_taken(caplog, monkeypatch):
-    """Whoever proposed it is told, and so is the log."""
     pytest.importorskip("redis")
     monkeypatch.setattr(shell._log, "filters", [])
     with socket.socket() as taken:  # and nobody listens
@@ -261,7 +258,6 @@ async def test_what_cannot_be_stored_is_not_taken(caplog, monkeypatch):
 async def test_what_the_store_has_counts_here_and_is_not_taken_anew(
     redis_server, redis_servers, caplog, monkeypatch
 ):
-    """It is heard of at the start, and by whoever comes too late with another one."""
     monkeypatch.setattr(shell._log, "filters", [])
     name = redis_servers.new_name()
 

@@ -90,7 +90,6 @@ async def test_what_is_none_counts_as_nothing(redis_server, redis_servers, body)
 
 
 async def test_redis_goes_and_comes_back(redis_servers, tmp_path, caplog):
-    """One line says that it is away, one that it is back: the next time is the first again."""
     with redis_servers.running(tmp_path) as server, caplog.at_level(logging.INFO):
         async with with_store(server.url, "f") as store:
             heard: list[Configuration] = []
@@ -116,7 +115,6 @@ async def test_redis_goes_and_comes_back(redis_servers, tmp_path, caplog):
 async def test_who_listens_to_what_cannot_be_read_says_so_and_tries_again(
     redis_server, redis_servers, caplog, monkeypatch
 ):
-    """Once for all attempts; and that all is well, once it is."""
     monkeypatch.setattr(store_module._log, "filters", [])  # other tests may just have said the same
     name = redis_servers.new_name()
     key = f"{{spillover:{name}}}:configuration"

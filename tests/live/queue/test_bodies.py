@@ -90,7 +90,6 @@ async def test_a_file_takes_no_memory_once_it_is_stored(tmp_path: Path) -> None:
 async def test_a_file_that_is_not_as_it_was_given_is_damaged(
     tmp_path: Path, change: int | None
 ) -> None:
-    """Told before it is given, and as it is."""
     async with with_bodies(tmp_path) as bodies:
         number = await stored(bodies, LARGE)
         assert bodies._store is not None
@@ -111,7 +110,6 @@ async def test_a_file_that_is_not_as_it_was_given_is_damaged(
 async def test_how_often_an_object_was_granted_is_written_soon_and_at_the_end(
     tmp_path: Path,
 ) -> None:
-    """Of what is still there; the last count of several."""
     async with with_bodies(tmp_path) as bodies:
         for content in (b"one", b"two", b"three", b"four"):
             await stored(bodies, content)

@@ -50,7 +50,6 @@ async def test_a_grant_that_has_ended_is_told_and_cannot_be_acknowledged():
 
 
 async def test_where_a_consumer_breaks_down_nothing_is_known_of_what_it_holds():
-    """Whoever waits for word of an object is told so, and whoever comes for the next one why."""
     async with producers(1) as (one,), produce([one.url]) as queue:
         await queue.put(b"x")
         consumer = consume([one.url])
@@ -66,7 +65,6 @@ async def test_where_a_consumer_breaks_down_nothing_is_known_of_what_it_holds():
 
 
 async def test_how_an_object_ended_is_said_once():
-    """Twice the same is the same; whoever says the opposite is told what was said."""
     async with producers(1) as (one,), produce([one.url]) as queue:
         for _ in range(2):
             await queue.put(b"x")
@@ -90,7 +88,6 @@ async def test_how_an_object_ended_is_said_once():
 
 
 async def test_leaving_the_loop_gives_back_what_is_held():
-    """At once, not as its grant ends."""
     async with producers(1, visibility_s=60.0) as (one,), produce([one.url]) as queue:
         for _ in range(3):
             await queue.put(b"x")
@@ -121,25 +118,6 @@ async def test_a_put_tells_what_surely_did_not_happen():
             with pytest.raises(Unreachable) as gone:
                 await queue.put(b"z")
             assert gone.value.surely_did_not_run
-
-
-@pytest.mark.parametrize(
-    ("settings", "complaint"),
-    [
-        ({"access": {"p1": 0.5}}, "access: expected probabilities that sum to 1, got 0.5"),
-        ({"access": {"p1": 2.0, "p2": -1.0}}, "access: p1: expected a probability, got 2.0"),
-        ({"access": "often"}, "access: expected uniform, learned or probabilities by producer"),
-        ({"max_hops": 0}, "max_hops: expected a whole number from 1 to 1000, got 0"),
-        ({"at_once": 0}, "at_once: expected a whole number of at least 1, got 0"),
-        ({"name": " c"}, "name: expected 1 to 200 printable characters, no blank at either end"),
-        ({"name": 7}, "name: expected 1 to 200 printable characters, no blank at either end"),
-        ({"take_s": 0.0}, "take_s: expected seconds above 0 to 604800, got 0.0"),
-    ],
-)
-def test_what_cannot_be_meant_is_told_at_once(settings, complaint):
-    with pytest.raises(InputError) as told:
-        consume(["http://127.0.0.1:1"], **settings)
-    assert complaint in str(told.value)
 
 
 async def first_of(consumer):

@@ -48,7 +48,6 @@ def bed(request):
 
 @pytest.mark.parametrize("shares_iterator", [False, True])
 def test_threads_share_one_consumer(bed, shares_iterator):
-    """With a loop of its own each, or one for all; one that breaks off ends no other's."""
     count = 6
     objects = consume(bed.urls, at_once=3)
     loops = [iter(objects)] * 3 if shares_iterator else [objects] * 3
@@ -99,7 +98,6 @@ def test_a_forked_process_ends_nothing_of_its_parents(make, bed, monkeypatch):
 
 @pytest.mark.parametrize("bed", [{"visibility_s": 60.0}], indirect=True)
 def test_what_has_ended_leaves_neither_a_thread_nor_itself(bed):
-    """However it ended, and nothing of it is to be done as the process ends."""
     with produce(bed.urls) as queue, consume(bed.urls) as consumer:
         assert clients_threads() == ["queue-consumer", "queue-producer"]
         name = queue.put(b"x", content_type="text/plain", deadline_s=5.0)

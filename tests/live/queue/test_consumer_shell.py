@@ -73,7 +73,6 @@ def is_passed_over(shell, producer="p1"):
 
 
 async def test_an_object_that_is_elsewhere_is_fetched_there():
-    """By its grant, and shown the same; how many were asked is known from who pointed there."""
     async with scripted(given(1)) as other, consuming(pointed(other.url)) as (shell, _):
         received = (await shell.next()).received
         assert (received.probes, received.body) == (5, b"body 1")
@@ -130,7 +129,6 @@ async def test_an_object_that_is_not_where_it_was_said_to_be(said, is_at_fault):
 
 
 async def test_while_nobody_waits_nothing_is_asked_for():
-    """Two that wait are one that asks; it goes on until the last of them has gone."""
     async with consuming(answer(204)) as (shell, producer):
         first, second = (asyncio.create_task(shell.next()) for _ in range(2))
         await until(lambda: asked(producer, "POST /take") > 2)
@@ -147,7 +145,6 @@ async def test_while_nobody_waits_nothing_is_asked_for():
 
 
 async def test_an_acknowledgement_that_nobody_hears_is_told_again(monkeypatch):
-    """While the grant lasts, and what no producer says is not heard either."""
     monkeypatch.setattr(machine_module, "AGAIN_S", 0.01)
 
     async with consuming(given(1), answer(503), RESET, answer(404), answer(204)) as told:
@@ -173,7 +170,6 @@ async def test_what_is_held_at_the_end_is_given_back_and_what_was_settled_is_not
 
 
 async def test_an_end_waits_for_no_producer_that_does_not_answer(monkeypatch):
-    """Nor does whoever has an acknowledgement under way then."""
     monkeypatch.setattr(shell_module, "CLOSE_S", 0.02)
 
     async with consuming(given(1), SILENCE) as (shell, _):
@@ -196,7 +192,6 @@ async def test_an_end_breaks_off_what_is_asked_for(monkeypatch):
 
 
 async def test_who_waits_as_it_breaks_is_told_why(monkeypatch):
-    """And its end waits for nothing, since nothing is heard any more."""
     monkeypatch.setattr(shell_module, "CLOSE_S", 600.0)
 
     async with consuming(SILENCE) as (shell, producer):

@@ -42,7 +42,6 @@ def given(number=1):
 
 
 async def test_a_consumer_that_is_told_nothing_asks_all_alike(monkeypatch):
-    """By a name of its own, for half a minute at most, over three producers."""
     monkeypatch.delenv("SPILLOVER_TOKEN", raising=False)
 
     names = []
@@ -114,7 +113,6 @@ async def test_a_consumer_that_was_stopped_before_it_began_asks_for_nothing():
 
 
 async def test_any_producer_knows_the_others_and_a_url_that_was_told_holds():
-    """Whatever the producer that answers there calls itself to others."""
     said = state("p1", p1="http://inside:1", p2="http://inside:2")
     async with scripted(said) as one, scripted(state("p2")) as two, scripted(RESET) as dead:
         urls = [f"{one.url}/", dead.url, NOWHERE]
@@ -206,7 +204,6 @@ async def test_where_an_object_is_put_if_the_first_producer_does_not_take_it(
 
 
 async def test_a_producer_that_could_not_be_reached_is_asked_last_for_a_while(monkeypatch):
-    """And first again after that."""
     now_s = [1_000.0]
     monkeypatch.setattr(producing_module, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
 

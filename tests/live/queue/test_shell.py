@@ -61,7 +61,6 @@ async def take(shell: QueueShell) -> ev.Give:
 
 
 async def test_what_is_found_in_the_store_counts_as_it_did_before(tmp_path: Path) -> None:
-    """What is a file takes no memory, all else as much as it is long; and numbers go on."""
     sizes = 10, FILE_BYTES_MIN, FILE_BYTES_MIN + 1
 
     async with with_shell(tmp_path) as shell:
@@ -95,7 +94,6 @@ async def test_what_rests_rests_on_after_a_restart(tmp_path: Path) -> None:
 
 
 async def test_how_often_an_object_was_given_is_known_after_a_restart(tmp_path: Path) -> None:
-    """Also where its consumer was left with it; and which are dead."""
     async with with_shell(tmp_path, deliveries_max=3) as shell:
         for content in (b"one", b"two", b"three"):
             await put(shell, content)
@@ -143,7 +141,6 @@ async def test_what_is_lost_with_the_process_is_said(caplog: pytest.LogCaptureFi
 
 
 async def test_an_end_waits_for_what_is_here(caplog: pytest.LogCaptureFixture) -> None:
-    """Until the last object is acknowledged, and no longer."""
     async with with_shell() as shell:
         await put(shell, b"one")
         draining = asyncio.create_task(shell.drain(20.0))
@@ -173,7 +170,6 @@ async def test_a_producer_that_was_resumed_waits_anew_at_its_end() -> None:
 
 
 async def test_what_waits_in_a_store_holds_up_no_end_but_who_is_here_does(tmp_path: Path) -> None:
-    """Whose object is being read, and who waits for one."""
     async with with_shell(tmp_path) as shell:
         await put(shell, b"one")
         assert shell.is_empty
@@ -208,7 +204,6 @@ async def test_who_has_ended_holds_no_connection_to_its_peers() -> None:
 async def test_what_cannot_be_stored_is_not_taken(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its producer is told so, and operators are; and the next that fits is taken."""
     async with with_shell(tmp_path) as shell:
         store = shell.bodies._store
         assert store is not None
@@ -225,7 +220,6 @@ async def test_what_cannot_be_stored_is_not_taken(
 
 
 async def test_what_peers_are_asked_comes_back_from_those_that_answer() -> None:
-    """By their ids; no more of them are asked than wanted."""
     async with scripted(answer(200, b"one")) as good, scripted(answer(503, b"no")) as bad:
         peers = {"p2": good.url, "p3": bad.url, "p4": "http://127.0.0.1:1", "p5": good.url}
         shell = QueueShell(SETTINGS, peers, None, "http://127.0.0.1:1")
@@ -236,7 +230,6 @@ async def test_what_peers_are_asked_comes_back_from_those_that_answer() -> None:
 
 
 async def test_who_has_gone_is_no_caller_any_more() -> None:
-    """What is asked is taken back at once; nothing is left behind of either."""
     async with with_shell() as shell:
         leaves: list[Callable[[], None]] = []
         until_s = shell.now_s + 10.0
@@ -273,7 +266,6 @@ async def test_who_has_gone_is_no_caller_any_more() -> None:
 
 
 async def test_what_producers_count(tmp_path: Path) -> None:
-    """Each call by how it ended, and what is held, as operators see it."""
     async with with_shell(tmp_path) as shell:
 
         def value(name: str, **labels: str) -> float | None:
@@ -306,7 +298,6 @@ def words_of(shell: QueueShell, kind: str, name: str | int) -> list[str]:
 
 
 async def test_stories_are_bounded_and_the_newest_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a long one its beginning and its end."""
     monkeypatch.setattr(history_module, "STORIES_MAX", 3)
     monkeypatch.setattr(history_module, "RECORDS_MAX", 4)
 

@@ -97,7 +97,6 @@ async def test_a_probe_goes_on_to_a_peer_and_shows_who_sends_it(told):
     ("said", "problem"), [(answer(503), "status 503"), (answer(203), "status 203"), (RESET, None)]
 )
 async def test_a_peer_that_a_probe_does_not_reach_is_named(told, said, problem):
-    """And the probe waits here instead."""
     async with alone_with(said) as (shell, _):
         asking = take(shell, {"p2": 1.0})
         await until(lambda: len(shell.machine.parked_probes) == 1)
@@ -117,7 +116,18 @@ async def test_a_peer_that_a_probe_does_not_reach_is_named(told, said, problem):
     [
         (answer(200, {"taken": False}), None),
         (answer(201, {"taken": True}), 'a peer cannot be reached peer=p2 problem="status 201"'),
-        (answer(200, {"taken": 7}), "a peer says what no producer says peer=p2 problem="),
+        *[
+            (said, "a peer says what no producer says peer=p2 problem=")
+            for said in (
+                answer(200, {"taken": 7}),
+                answer(200, b""),
+                answer(200, b"[]"),
+                answer(200, b"\xff\xfe"),
+                answer(200, b"<html>", kind="text/html"),
+            )
+        ],
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "a peer cannot be reached peer=p2 problem="),
+        (RESET, "a peer cannot be reached peer=p2 problem="),
     ],
 )
 async def test_an_offer_that_is_not_taken_comes_back(told, said, line):
@@ -161,7 +171,6 @@ async def test_a_connection_to_a_peer_is_kept_for_the_next_probe_and_not_for_a_p
 
 
 async def test_who_waits_for_an_answer_as_the_producer_ends_waits_no_more():
-    """Nor does whoever waits for it to fail, which it did not."""
     async with alone_with(answer(202)) as (shell, _):
         asking = take(shell, {"p1": 1.0}, max_hops=1)
         await until(lambda: len(shell.machine.takes) == 1)

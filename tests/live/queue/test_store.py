@@ -265,7 +265,6 @@ class Twin:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_history_is_that_of_a_dict(tmp_path: Path, seed: int) -> None:
-    """Whatever is asked for, while the disk writes and while it does not, and over restarts."""
     random = Random(seed)
     twin = Twin(tmp_path)
     for _ in range(40):

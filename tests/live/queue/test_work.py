@@ -100,7 +100,6 @@ def object_of(content_type, body):
     ],
 )
 def test_what_says_that_it_is_json_is_and_all_else_is_wrapped(content_type, is_json):
-    """As it came, blanks and all."""
     given = bytes(payload_of(object_of(content_type, b' {"a": [1]} ')))
     wrapped = {"content_type": content_type, "body_base64": "IHsiYSI6IFsxXX0g"}
     assert given == b' {"a": [1]} ' if is_json else json.loads(given) == wrapped
@@ -215,7 +214,6 @@ async def test_a_service_that_says_when_is_asked_again_then(monkeypatch):
 async def test_why_an_object_was_not_handled_is_told(
     jobs, told, handler, body, deadline_s, problem
 ):
-    """And of which one."""
     async with producers(1, deliveries_max=1) as (one,), produce(one.url) as queue:
         name = await queue.put(body, content_type="application/json")
         async with working(one.url, f"python:queue_jobs:{handler}", deadline_s=deadline_s) as work:
@@ -229,7 +227,6 @@ async def test_why_an_object_was_not_handled_is_told(
 async def test_an_object_whose_grant_has_ended_meanwhile_is_told_as_one_that_may_be_handled_twice(
     jobs, told
 ):
-    """Where it was done; and where its handler was stopped for that, why."""
     async with producers(1, visibility_s=60.0) as (one,), produce(one.url) as queue:
 
         async def see(payload):  # on the loop, as the machine is

@@ -37,7 +37,6 @@ async def test_no_cancellation_is_lost(redis_server, command):
 
 
 async def test_a_cancelled_task_may_still_ask(redis_server):
-    """In the end of one that was cancelled before, Redis answers as ever."""
     link = RedisLink(redis_server.url, 5.0)
 
     async def work():

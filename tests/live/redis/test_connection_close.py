@@ -122,8 +122,6 @@ def test_a_link_is_closed_without_an_answer(certificate, loop):
 
 @loops
 def test_a_replica_that_then_hangs(certificate, loop):
-    """What it said is told, not that it hangs."""
-
     async def main():
         link = RedisLink(server.url, TIMEOUT_S)
         with pytest.raises(StoreRefused, match="is read-only"):
@@ -136,8 +134,6 @@ def test_a_replica_that_then_hangs(certificate, loop):
 
 @loops
 def test_clients_of_streams(certificate, loop):
-    """The same for theirs, which are others."""
-
     def ask():
         return (yield Run(SCRIPT, (), ()))
 

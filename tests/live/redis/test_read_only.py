@@ -58,7 +58,6 @@ def test_many_steps_of_a_reader(replica):
 
 
 async def test_what_reads_meanwhile_is_answered(replica):
-    """A call of its own connection, while others are refused, is not cut off."""
     link = RedisLink(replica.url, TIMEOUT_S)
     asked = ("XREAD", "BLOCK", "500", "STREAMS", "nothing", "0")
     waiting = asyncio.ensure_future(link.call(*asked))

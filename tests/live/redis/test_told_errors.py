@@ -83,7 +83,6 @@ WITHIN = "Error running script (call to f_0a1b): @user_script:53: @user_script: 
     ],
 )  # fmt: skip
 def test_each_error_says_whether_redis_refused_or_nothing_is_known(error, kind, said):
-    """One line, that names the place."""
     told = told_error(error, "redis://h:1/0")
     assert (type(told), str(told)) == (kind, f"redis://h:1/0 {said}")
 
@@ -215,7 +214,6 @@ def test_a_pool_for_threads_makes_its_connections_anew_too():
 
 
 async def test_a_connection_that_cannot_be_made_anew_is_not_lost_to_its_pool():
-    """The next call gets it, and makes it anew then."""
     with scripted_redis(lambda _: bulk("v")) as server:
         client = open_client(server.url, 5.0, connections=1)
         assert await client.execute_command("GET", "k") == "v"
