@@ -126,7 +126,7 @@ def test_however_fast_services_are_a_busy_one_is_not_stormed(nodes):
             node = federation["a"]
             waiting = node.post(1)
             begun_s = time.monotonic()
-            await nodes.until(lambda: time.monotonic() - begun_s > 0.5)
+            await nodes.until(lambda: time.monotonic() - begun_s > 1.0)
             assert service.calls <= 20 * (time.monotonic() - begun_s)
             service.says = OK
             assert (await waiting).status == 200

@@ -250,7 +250,7 @@ def on_the_loop(function):
     return Played(lambda played: AsyncWorkers(function, "a", played.on_end))
 
 
-def test_what_runs_on_the_loop_is_cancelled_with_the_node_and_waited_for():
+async def test_what_runs_on_the_loop_is_cancelled_with_the_node_and_waited_for():
     """It may let go of what it holds, and knows why."""
     seen = []
 
@@ -261,7 +261,7 @@ def test_what_runs_on_the_loop_is_cancelled_with_the_node_and_waited_for():
             await turn()
             seen.append((ctx.id, ctx.cancelled))
 
-    async def main(played):
+    async with on_the_loop(f) as played:
         for ref in (1, 2):
             played.workers.start(command(ref))
         await turn()
@@ -270,10 +270,8 @@ def test_what_runs_on_the_loop_is_cancelled_with_the_node_and_waited_for():
         await until(lambda: not played.workers._running)
         assert [event.outcome for event in played.ends] == [Outcome.CANCELLED] * 2
 
-    on_the_loop(f, main)
 
-
-def test_what_does_not_heed_that_the_node_ends_is_not_waited_for(monkeypatch):
+async def test_what_does_not_heed_that_the_node_ends_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(handler_module, "END_S", 0.01)
     told, go_on = [], asyncio.Event()
 
@@ -284,15 +282,13 @@ def test_what_does_not_heed_that_the_node_ends_is_not_waited_for(monkeypatch):
             except asyncio.CancelledError:
                 told.append(payload)
 
-    async def main(played):
+    async with on_the_loop(f) as played:
         played.workers.start(command())
         await turn()
         await played.workers.close()
         assert (told, played.ends) == ([[1]], [])
         go_on.set()
         assert (await played.end()).outcome is Outcome.DONE
-
-    on_the_loop(f, main)
 
 
 # --- processes, without one -------------------------------------------------------------------
