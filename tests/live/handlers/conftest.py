@@ -14,6 +14,13 @@ from support.scripted_dask import ScriptedDask
 
 
 @pytest.fixture
+def importable(monkeypatch):
+    """Modules of handlers are in the working directory, as users' modules are."""
+    monkeypatch.chdir(HANDLERS)
+    monkeypatch.setattr(sys, "path", [str(HANDLERS), *sys.path])
+
+
+@pytest.fixture
 def play_dask(require, monkeypatch):
     """`play_dask(*workers)`: a cluster of these, which nobody looks at without a reason. They have
     the module of the tests' functions."""

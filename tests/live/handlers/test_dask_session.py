@@ -7,9 +7,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from itertools import pairwise
-from operator import ge
-from types import SimpleNamespace
 
 import pytest
 
@@ -20,7 +17,6 @@ from spillover.live.handlers.dask import connection as dask_connection
 from spillover.live.handlers.dask import session as dask_session
 from spillover.model.errors import InputError
 from spillover.model.request import Outcome
-from spillover.policy.backoff import backoff_s
 from support.dask_clusters import FUNCTIONS
 from support.handler_rig import result
 from support.loop import until
@@ -142,24 +138,6 @@ async def test_a_connection_that_breaks_while_the_scheduler_is_asked(play_dask, 
         assert rig.told == []
         dask.clients[0].status = "closed"
         assert "was lost: ConnectionError: the connection broke; " in (await rig.end(ref)).problem
-
-
-async def test_a_scheduler_that_is_away_is_looked_for_ever_more_calmly(play_dask, monkeypatch):
-    """Each pause is twice as long as the one before, by the same draw."""
-    monkeypatch.setattr(dask_connection, "AGAIN_FIRST_S", 0.008)
-
-    dask = play_dask(ScriptedWorker("w1"))
-    async with DaskServers(dask) as rig:
-        connection = rig.session._connection
-        connection._random = SimpleNamespace(random=lambda: 0.5)
-        dask.away = dask.lost = OSError("gone")
-        rig.session._there(connection.look_now)
-        await until(lambda: len(dask.clients) >= 6)
-        made_s = [client.made_s for client in dask.clients[1:6]]
-        pauses_s = [after_s - before_s for before_s, after_s in pairwise(made_s)]
-        expected_s = [backoff_s(n, 0.008, 9.0, 0.5) for n in (1, 2, 3, 4)]
-        assert expected_s[3] == 8 * expected_s[0]
-        assert all(map(ge, pauses_s, expected_s))
 
 
 async def test_a_node_starts_though_a_worker_says_nothing(play_dask, monkeypatch):

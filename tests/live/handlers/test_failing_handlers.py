@@ -5,7 +5,6 @@ The same classes as those of upstreams (`test_failing_upstreams`) and of Dask (`
 from __future__ import annotations
 
 import json
-import sys
 import time
 
 import pytest
@@ -13,10 +12,9 @@ import pytest
 from spillover.core.overflow.events import NotStarted
 from spillover.live.handlers.calls import RETRY_AFTER_S_MAX, SAID_LIMIT_BYTES
 from spillover.model.request import Outcome
-from support import HANDLERS
 from support.handler_rig import Rig
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("importable")]
 
 MODULE = "failing_handlers_of_tests"
 
@@ -44,13 +42,6 @@ REJECTED = {
 FAILED = ("not quite", "denied", "hostile")
 
 KINDS = [("say_no", "thread"), ("say_no", "process"), ("say_no_later", "thread")]
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch):
-    """As users' modules are: from the working directory."""
-    monkeypatch.chdir(HANDLERS)
-    monkeypatch.setattr(sys, "path", [str(HANDLERS), *sys.path])
 
 
 def check_all(ends):

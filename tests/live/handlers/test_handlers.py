@@ -7,6 +7,7 @@ import importlib
 import json
 import sys
 import time
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -37,14 +38,11 @@ def _first_import():
     return importlib.import_module("handlers_of_tests")
 
 
-def with_handler(nodes, function, check, **fields):
+@asynccontextmanager
+async def with_handler(nodes, function, **fields):
     cluster = {"handler": f"python:handlers_of_tests:{function}", **fields}
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", clusters={"a": cluster})) as federation:
-            await check(federation["a"])
-
-    nodes.run(main)
+    async with nodes.Federation(nodes.topology_of("a", clusters={"a": cluster})) as federation:
+        yield federation["a"]
 
 
 async def result_of(node, payload, **fields):
@@ -57,14 +55,11 @@ KINDS = [("call_me", "process"), ("soon", "thread")]
 
 
 @pytest.mark.parametrize(("function", "workers"), KINDS)
-def test_a_function_gets_the_payload_and_gives_the_result(nodes, function, workers):
+async def test_a_function_gets_the_payload_and_gives_the_result(nodes, function, workers):
     """In a process, though it has no name that could be sent there, or on the loop."""
-
-    async def check(node):
+    async with with_handler(nodes, function, workers=workers) as node:
         payload = {"text": "ü", "list": [1, None]}
         assert await result_of(node, payload) == payload
-
-    with_handler(nodes, function, check, workers=workers)
 
 
 FAILURES = [
@@ -78,8 +73,9 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("function", "workers", "says"), FAILURES)
-def test_a_failing_handler_is_502_in_one_line(nodes, function, workers, says):
-    async def check(node):
+async def test_a_failing_handler_is_502_in_one_line(nodes, function, workers, says):
+
+    async with with_handler(nodes, function, workers=workers) as node:
         for _ in range(2):
             response = await node.post(1)
             problem = json.loads(response.body)
@@ -90,23 +86,10 @@ def test_a_failing_handler_is_502_in_one_line(nodes, function, workers, says):
         assert node.ledger.home["failed"] == 2
         await nodes.until(lambda: node.machine.servers.busy == 0)  # once they have cooled
 
-    with_handler(nodes, function, check, workers=workers)
 
-
-def test_an_async_handler_is_cancelled_at_the_deadline(nodes, handlers):
-    async def check(node):
-        response = await node.post(1, headers=[(b"Spillover-Deadline-Ms", b"60")])
-        assert response.status == 504
-        await nodes.until(lambda: node.machine.servers.busy == 0)
-        assert handlers.SEEN == ["started", True]
-
-    with_handler(nodes, "later", check)
-
-
-def test_a_sync_handler_that_is_late_keeps_its_server(nodes, handlers):
+async def test_a_sync_handler_that_is_late_keeps_its_server(nodes, handlers):
     """504 for the client; the server is stuck until the function returns, and then free."""
-
-    async def check(node):
+    async with with_handler(nodes, "stubborn") as node:
         response = await node.post(1, headers=[(b"Spillover-Deadline-Ms", b"60")])
         assert response.status == 504
         assert (node.machine.servers.busy, len(node.machine.servers.stuck)) == (1, 1)
@@ -119,14 +102,11 @@ def test_a_sync_handler_that_is_late_keeps_its_server(nodes, handlers):
         assert handlers.SEEN == [True, False]
         assert (node.machine.servers.busy, len(node.machine.servers.stuck)) == (0, 0)
 
-    with_handler(nodes, "stubborn", check)
-
 
 @pytest.mark.parametrize("function", ["later", "stubborn"])
-def test_a_node_that_closes_does_not_wait_for_its_handlers(nodes, handlers, function):
+async def test_a_node_that_closes_does_not_wait_for_its_handlers(nodes, handlers, function):
     """Whoever waits is told that the outcome is unknown; a thread that hangs holds up nothing."""
-
-    async def check(node):
+    async with with_handler(nodes, function) as node:
         sent = node.post(1)
         await nodes.until(lambda: node.machine.servers.busy == 1)
         closing = asyncio.ensure_future(node.shell.close())
@@ -134,8 +114,6 @@ def test_a_node_that_closes_does_not_wait_for_its_handlers(nodes, handlers, func
         assert (response.status, json.loads(response.body)["reason"]) == (502, "outcome_unknown")
         await closing
         handlers.RELEASE.set()
-
-    with_handler(nodes, function, check)
 
 
 def test_spin_burns_processor_time_in_processes(nodes):

@@ -16,19 +16,12 @@ from spillover.live.handlers.make import be_ready
 from spillover.live.handlers.python.processes import JOIN_S
 from spillover.model.errors import InputError
 from spillover.model.request import Outcome
-from support import HANDLERS, handler_rig
+from support import handler_rig
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("importable")]
 
 CHILD_S = 20.0
 MEMORY_LIMIT_BYTES = 160 * 1024 * 1024
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch):
-    """The module of handlers is in the working directory, as users' modules are."""
-    monkeypatch.chdir(HANDLERS)
-    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 class Rig(handler_rig.Rig):

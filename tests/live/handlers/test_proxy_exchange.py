@@ -312,35 +312,6 @@ async def test_a_known_answer_is_one_from_its_first_byte_on_and_not_to_head():
         assert (client.idle, client.busy) == (0, 0), "the two bytes are nobody's"
 
 
-async def test_what_is_known_by_its_head_ends_a_connection_that_says_so():
-    """Each time it says so, also the second time, when it is not read."""
-    last = HEAD.replace(b"Content", b"Connection: close\r\nContent")
-
-    async with with_connection() as (client, *_):
-        for round_ in range(3):
-            (connection,) = client._kept.idle
-            asked = Asked(client, connection, takes_whole=True)
-            await play(connection, last + b"ok")
-            assert (asked.exchange.has_begun, asked.exchange.at_once[1]) == (True, b"ok"), round_
-            assert (asked.ends[0].status, client.idle, client.busy) == (200, 0, 0)
-            await client.warm(1)
-
-
-async def test_an_answer_that_was_paused_to_its_end_leaves_a_connection_that_reads():
-
-    async with with_connection() as (client, connection, server):
-        asked = Asked(client, connection)
-        await play(connection, HEAD)
-        asked.exchange.pause()
-        assert not connection._transport.is_reading()
-        connection.data_received(b"ok")
-        assert (asked.body, client.idle) == (b"ok", 1)
-        server.answers(answer(204))
-        asked = Asked(client, connection)
-        await until(lambda: asked.ends)
-        assert asked.statuses == [204]
-
-
 async def test_a_long_answer_comes_in_parts_of_which_no_more_than_one_waits():
     size = 2**22
 
@@ -352,18 +323,3 @@ async def test_a_long_answer_comes_in_parts_of_which_no_more_than_one_waits():
         sizes = [len(came) for what, came in asked.told if what == "piece"]
         assert sum(sizes) == size
         assert max(sizes) <= READ_BYTES
-
-
-async def test_an_answer_before_all_of_its_request_has_left_is_the_last_of_its_connection():
-    """What is still to leave would stand before the next request."""
-    async with with_connection() as (client, connection, _):
-        ends = []
-        exchange = PassedExchange(
-            "POST", "u", ends.append, LIMIT, on_begin=lambda _: None, on_piece=lambda _: None
-        )
-        client.dispatch(exchange, REQUEST, (b"x" * 2**25,))
-        connection._writes.flush()
-        assert connection._transport.get_write_buffer_size()
-        connection.data_received(SAID)
-        assert ends[0].status == 200
-        assert (client.idle, client.busy) == (0, 0)

@@ -162,22 +162,6 @@ async def test_what_says_not_run_is_held_back_unless_it_says_so_at_length(size, 
         assert upstream.running == 1, "as busy as with a success"
 
 
-async def test_what_says_so_at_length_is_passed_on_from_there():
-    long = HELD_BACK_MAX_BYTES + 1
-    said = Saying(HELD % (long + 1), b"x" * long, b"y")
-    async with in_front_of(said, not_run_statuses=(503,)) as (front, _):
-        front.start()
-        said.go.release()
-        await until(lambda: front.held() == 0)
-        said.go.release()
-        begun = [("begins", 7, 503), ("body", b"x" * long)]
-        await until(lambda: front.told.all == begun)
-        said.go.release()
-        event = await front.end()
-        assert front.told.passed == (503, b"x" * long + b"y")
-        assert event.upstream_status == 503
-
-
 async def test_another_one_is_asked_then():
     async with in_front_of(BUSY, OK, not_run_statuses=(503,)) as (front, *services):
         event = await front.ask()

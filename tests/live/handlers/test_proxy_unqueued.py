@@ -4,7 +4,6 @@ and that nothing is left of it. Times come by hand."""
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from contextlib import asynccontextmanager
 
@@ -257,12 +256,3 @@ async def test_what_is_paused_as_its_last_piece_comes_is_over_with_it():
         assert here.is_idle
         here.ring(2 * LEFT_S)
         assert len(told) == 2
-
-
-async def test_an_answer_may_stand_still_for_ever_where_nobody_says_otherwise():
-    said = Saying()
-    async with in_front_of(said) as (front, _):
-        timers = Timers(asyncio.get_running_loop())
-        made = Unqueued(front.workers.upstreams, timers, Moving(timers, HeldBytes(), print))
-        assert made.stall_s == math.inf
-        assert not made.is_full

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 
 import msgspec
 import pytest
@@ -11,10 +10,9 @@ import pytest
 from spillover.core.overflow.events import Start
 from spillover.live.engine.timers import Timers
 from spillover.live.handlers.make import make_unlike_workers
-from spillover.model.request import Outcome, Request
+from spillover.model.request import Request
 from spillover.model.topology import Cluster
 from spillover.model.unlike_servers import Server, UnlikeServers
-from support import HANDLERS
 from support.loop import until
 
 LIMIT_S = 60.0
@@ -111,22 +109,7 @@ async def test_a_payload_that_no_emulated_server_can_run_is_told_at_once():
     await close(rig)
 
 
-async def test_what_takes_no_time_ends_at_once():
-    rig = Rig(server("one"))
-    ref = rig.start(0, {"service_ms": 0})
-    assert rig.ends[ref][0].outcome is Outcome.DONE
-    rig.workers.stop(ref)  # of no account any more
-    await close(rig)
-
-
 # --- others ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def importable(monkeypatch):
-    """The module of handlers is in the working directory, as users' modules are."""
-    monkeypatch.chdir(HANDLERS)
-    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 @pytest.mark.usefixtures("importable")

@@ -234,18 +234,6 @@ async def test_who_is_looked_for_is_so_again_and_again(clock):
         assert len(upstreams._looking) == 1
 
 
-async def test_of_many_the_first_that_cannot_be_reached_is_named(clock):
-    async with with_upstreams(3, stays=False) as (upstreams, _):
-        second, third = upstreams._all[1:]
-        upstreams.unreachable(third, "no route")
-        upstreams.unreachable(second, "refused")
-        many = "none of 3 upstreams can be reached"
-        assert upstreams.problem() == f"{many}, {second.name} among them: refused"
-        assert upstreams.rest_s(FAR_S) is None
-        upstreams.leave_alone(upstreams._all[0], CallResult(problem="busy", retry_after_s=5.0))
-        assert upstreams.rest_s(FAR_S) == 5.0, "of those that can be reached"
-
-
 async def test_a_success_speaks_for_an_upstream_and_one_that_is_passed_over_is_so_once(clock, told):
     async with with_upstreams(2) as (upstreams, _):
         first = upstreams._all[0]

@@ -14,7 +14,7 @@ from spillover.live.leases.renewal import child
 from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.guard import BLOCKED_LEASES, ProgressGuard
 from spillover.live.leases.renewal.lease import Fenced, Lease
-from spillover.live.leases.renewal.memory import THREAD, LeaseMemory
+from spillover.live.leases.renewal.memory import THREAD
 from spillover.live.leases.renewal.parent import NoParent
 from spillover.live.leases.renewal.rounds import Rounds
 from spillover.live.leases.renewal.settings import make_plan
@@ -23,13 +23,6 @@ from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
 
 LEASE_S = 10.0
-
-
-@pytest.fixture
-def memory():
-    memory = LeaseMemory(2)
-    yield memory
-    memory.close()
 
 
 # --- the memory -------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from spillover.live.leases.renewal import spawn
-from spillover.live.leases.renewal.memory import LeaseMemory
 from spillover.live.leases.renewal.settings import make_plan
 from spillover.live.leases.renewal.spawn import Worker
 from spillover.model.errors import RunError
@@ -30,13 +29,6 @@ TIMES = LeaseTimes(
 
 def plan_of(times=TIMES, **given):
     return make_plan(NOWHERE, "g", 2, times, node="a", incarnation="i", **given)
-
-
-@pytest.fixture
-def memory():
-    memory = LeaseMemory(2)
-    yield memory
-    memory.close()
 
 
 # --- what was started -------------------------------------------------------------------------
@@ -98,6 +90,3 @@ def test_a_process_that_renews_has_nothing_of_its_members(memory):
         assert files == {"0": "/dev/null", "1": "/dev/null"}
     finally:
         worker.end(at_once=True)
-
-
-# --- the plan ---------------------------------------------------------------------------------

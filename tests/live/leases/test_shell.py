@@ -2,57 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import threading
 
-import pytest
-
-from spillover.model.lease_times import LeaseTimes
-
-TIMES = LeaseTimes(
-    normal_lease_ms=300,
-    max_lease_ms=900,
-    max_shutdown_ms=300,
-    min_grab_ms=100,
-    held_delay_ms=5,
-)
-PARTITIONS = 6
-
-
-@pytest.fixture
-def group(redis_servers, redis_server):
-    """`group(node, handler)`: a member of a group that no other test has."""
-    from spillover.live.leases.group import LeaseGroup
-
-    name = redis_servers.new_name()
-
-    def make(node, handler, *, events=None, partitions=PARTITIONS, url=redis_server.url):
-        return LeaseGroup(
-            url,
-            name,
-            node=node,
-            partitions=partitions,
-            handler=handler,
-            times=TIMES,
-            on_event=None if events is None else events.append,
-            seed=1,
-        )
-
-    return make
-
-
-@pytest.fixture
-def until(redis_servers):
-    return redis_servers.until
-
-
-def runs(main):
-    async def limited():
-        async with asyncio.timeout(30):
-            await main()
-
-    asyncio.run(limited())
+from support.loop import until
 
 
 class Work:
@@ -95,13 +48,13 @@ class Work:
         return sorted((node, nodes.count(node)) for node in set(nodes))
 
 
-async def test_members_share_and_hand_over(group, until):
+async def test_members_share_and_hand_over(group):
     work, events = Work(), []
 
-    async with group("a", work.on_thread("a"), events=events) as first:
+    async with group("a", work.on_thread("a"), on_event=events.append) as first:
         await until(lambda: work.counts() == [("a", 6)])
         before = dict(work.running)
-        async with group("b", work.on_loop("b"), events=events) as second:
+        async with group("b", work.on_loop("b"), on_event=events.append) as second:
             await until(lambda: work.counts() == [("a", 3), ("b", 3)])
             await until(lambda: (len(first.held), len(second.held)) == (3, 3))
             for partition, (node, epoch) in work.running.items():
@@ -116,7 +69,7 @@ async def test_members_share_and_hand_over(group, until):
     assert {line["event"] for line in events} >= {"challenged", "grabbed", "releasing", "released"}
 
 
-async def test_a_handler_that_fails_gives_its_partition_up(group, until, caplog):
+async def test_a_handler_that_fails_gives_its_partition_up(group, caplog):
     work = Work()
     calls = []
 
@@ -134,13 +87,13 @@ async def test_a_handler_that_fails_gives_its_partition_up(group, until, caplog)
     assert "not today" in caplog.text
 
 
-async def test_a_store_that_dies_ends_what_is_held(group, until, redis_servers, tmp_path):
+async def test_a_store_that_dies_ends_what_is_held(group, redis_servers, tmp_path):
     """Nobody acts beyond the own lease; when it comes back, without its data, work goes on with
     higher epochs."""
     work, events = Work(), []
 
     with redis_servers.running(tmp_path) as server:
-        async with group("a", work.on_thread("a"), events=events, url=server.url):
+        async with group("a", work.on_thread("a"), on_event=events.append, url=server.url):
             await until(lambda: work.counts() == [("a", 6)])
             before = {partition: epoch for partition, (_, epoch) in work.running.items()}
             server.stop(signal.SIGKILL)

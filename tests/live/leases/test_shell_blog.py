@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from random import Random
-
-import pytest
 
 from spillover.core.leases import events as ev
 from spillover.core.leases.settings import MemberSettings
 from spillover.live.leases.blog import BlogMachine
-from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.renewal.lease import current_lease
 from spillover.model.lease_times import LeaseTimes
 
@@ -23,30 +19,6 @@ TIMES = LeaseTimes(
     held_delay_ms=10,
 )
 PARTITIONS = 6
-
-
-@pytest.fixture
-def group(redis_server, redis_servers):
-    """`group(node, handler)`: a member of a group that no other test has."""
-    name = redis_servers.new_name()
-
-    def make(node, handler, *, rule="blog", events=None, url=redis_server.url, **settings):
-        settings = {"partitions": PARTITIONS, "times": TIMES, "seed": 1, **settings}
-        on_event = None if events is None else events.append
-        return LeaseGroup(
-            url, name, node=node, handler=handler, rule=rule, on_event=on_event, **settings
-        )
-
-    make.name = name
-    return make
-
-
-def runs(main):
-    async def limited():
-        async with asyncio.timeout(40):
-            await main()
-
-    asyncio.run(limited())
 
 
 class Runs:
@@ -80,11 +52,12 @@ class Runs:
 
 async def test_two_members_share_as_the_document_has_it(group, redis_servers):
     work, events = Runs(), []
+    blog = {"rule": "blog", "times": TIMES, "on_event": events.append}
 
-    async with group("a", work.handler("a"), events=events) as a:
+    async with group("a", work.handler("a"), **blog) as a:
         await redis_servers.until(work.all_run)
         assert a.renewal == "none"
-        async with group("b", work.handler("b"), events=events) as b:
+        async with group("b", work.handler("b"), **blog) as b:
             await redis_servers.until(lambda: work.all_run() and work.nodes() == {"a", "b"})
             await redis_servers.until(lambda: min(len(a.held), len(b.held)) > 0)
         assert (b.state, b.held) == ("finished", {})

@@ -14,36 +14,12 @@ from spillover.live.leases.completion import MemberFailed
 from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.thread import LeaseGroupThread
 from spillover.model.errors import RunError
-from spillover.model.lease_times import LeaseTimes
+from support.loop import until
 
-TIMES = LeaseTimes(
-    normal_lease_ms=300,
-    max_lease_ms=900,
-    max_shutdown_ms=300,
-    min_grab_ms=100,
-    held_delay_ms=5,
-)
-PARTITIONS = 4
+PARTITIONS = 6
 LIMIT_S = 30.0
 NO_ROOM_BYTES = 1 << 62
 """No thread can be started with a stack of that."""
-
-
-@pytest.fixture
-def group(redis_server, redis_servers):
-    """`group(node, handler)`: what a member of a group takes that no other test has."""
-    name = redis_servers.new_name()
-
-    def make(node, handler, *, kind=LeaseGroup, url=redis_server.url, **settings):
-        settings = {"partitions": PARTITIONS, "times": TIMES, "seed": 1, **settings}
-        return kind(url, name, node=node, handler=handler, **settings)
-
-    return make
-
-
-@pytest.fixture
-def until(redis_servers):
-    return redis_servers.until
 
 
 @pytest.fixture
@@ -137,7 +113,7 @@ def test_no_room_for_a_members_own_threads(group, no_room_for_threads, kind, ren
 
 
 @pytest.mark.parametrize("kind", ["on_thread", "on_loop"])
-async def test_an_error_of_ours_ends_the_whole_member(group, until, caplog, kind):
+async def test_an_error_of_ours_ends_the_whole_member(group, caplog, kind):
     """In the middle of a hand-over: it acts no more, says so, and the others take all of it."""
     running = Running()
 
@@ -175,7 +151,7 @@ def given_up(caplog):
     return [one.message for one in caplog.records if "another member with the id" in one.message]
 
 
-async def test_giving_up_is_logged_and_raised_at_the_end(group, until, caplog):
+async def test_giving_up_is_logged_and_raised_at_the_end(group, caplog):
     async def give_up():
         async with group("a", works) as again:
             await until(lambda: again.state == "finished")

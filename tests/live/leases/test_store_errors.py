@@ -151,25 +151,6 @@ async def test_more_calls_than_connections_wait_for_one(redis_servers, redis_ser
         await store.close()
 
 
-async def test_a_call_that_is_given_up_does_not_confuse_the_next(
-    redis_servers, redis_server, group
-):
-    """Cancelled while its answer is on the way: the next one gets its own answer."""
-    async with redis_servers.Way(redis_server.port) as way:
-        store = RedisLeaseStore(way.url, group, 4, TIMES)
-        await store.join("a", "i")
-        way.freeze()
-        asked = store.round_trips
-        call = asyncio.create_task(store.grab(0, "a", 0.0))
-        await redis_servers.until(lambda: store.round_trips > asked)
-        call.cancel()
-        await asyncio.wait([call])
-        way.thaw()
-        assert (await store.survey("a")).own == []
-        assert (await store.renew("a", "i", [(3, 7)])).held == [(3, True, False)]
-        await store.close()
-
-
 @pytest.mark.processes
 @pytest.mark.parametrize("module", ["store", "hints"])
 def test_the_library_is_loaded_late_and_its_absence_told(module):

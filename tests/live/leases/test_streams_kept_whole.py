@@ -3,7 +3,6 @@ a batch, an alarm that stays silent."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -118,17 +117,6 @@ def test_a_full_batch_leaves_before_anybody_flushes(redis_server, name):
             counts.append(there(writer))
         assert counts == [(0, 1, 0), (0, 2, 0), (3, 0, 3), (3, 1, 3)]
     assert there(writer) == (4, 0, 4)
-
-    async def main():
-        async with AsyncStreamWriter(redis_server.url, name, 2, batch_bytes=4) as writer:
-            counts = []
-            for value in ("é", "é", "x", "x", "x"):
-                await writer.append(value, partition=0)
-                counts.append(there(writer))
-            assert counts == [(4, 1, 0), (6, 0, 2), (6, 1, 2), (6, 2, 2), (6, 3, 2)]
-        assert there(writer) == (9, 0, 5)
-
-    asyncio.run(main())
 
 
 def test_what_is_left_by_an_error_is_not_sent(redis_server, name):

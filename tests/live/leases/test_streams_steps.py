@@ -287,6 +287,3 @@ def test_a_checkpoint_that_was_moved_is_claimed_again_after_a_pause():
     assert asked[2].for_s == pytest.approx(0.1)
     assert consumed.reclaims == 1
     assert consumed.batches == 0
-
-
-# --- lags -------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import pytest
 
 from spillover.core.leases import events as ev
 from spillover.live.leases.renewal.clock import lease_now_s
-from spillover.live.leases.renewal.memory import LeaseMemory
 from spillover.live.leases.renewal.renewer import LeaseRenewer
 from spillover.live.leases.renewal.settings import make_plan
 from spillover.live.leases.renewal.spawn import THREAD, Worker
@@ -29,13 +28,6 @@ TICK_S = 0.05
 
 def plan_of(times=TIMES, **given):
     return make_plan(NOWHERE, "g", 2, times, node="a", incarnation="i", **given)
-
-
-@pytest.fixture
-def memory():
-    memory = LeaseMemory(2)
-    yield memory
-    memory.close()
 
 
 class Looked:
