@@ -107,7 +107,6 @@ async def test_a_session_whose_service_fails_or_goes_away_goes_elsewhere():
 
 async def test_payloads_of_an_http_handler_name_their_session():
     done = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
-
     async with lying_service() as one, lying_service() as other:
         one.answer = other.answer = done
         told = []

@@ -211,7 +211,6 @@ async def test_where_there_is_no_process_nothing_is_killed():
 
 async def test_what_has_ended_is_not_to_be_killed_any_more():
     go_on = threading.Event()
-
     async with in_threads(
         lambda payload: go_on.wait(60.0) and payload, kill_after_ms=3_600_000.0
     ) as played:

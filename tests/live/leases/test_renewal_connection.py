@@ -62,11 +62,3 @@ def test_passwords_numbers_and_sockets(redis_servers, tmp_path):
                 ask(connect(refused), "PING")
             assert failed.value.refused
             assert PASSWORD not in str(failed.value)
-
-
-def test_nobody_there_and_nobody_that_speaks_redis(redis_servers):
-    with pytest.raises(RedisFailed, match="cannot be reached") as failed:
-        ask(connect(f"redis://127.0.0.1:{redis_servers.free_port()}"), "PING")
-    assert not failed.value.refused
-    with pytest.raises(RedisFailed, match="cannot be reached"):
-        ask(connect("unix:///nowhere"), "PING")

@@ -116,7 +116,6 @@ def test_no_room_for_a_members_own_threads(group, no_room_for_threads, kind, ren
 async def test_an_error_of_ours_ends_the_whole_member(group, caplog, kind):
     """In the middle of a hand-over: it acts no more, says so, and the others take all of it."""
     running = Running()
-
     async with group("a", getattr(running, kind)("a")) as broken:
         broken.events.observer = Onlooker("releasing")
         await until(lambda: running.count("a") == PARTITIONS)

@@ -23,6 +23,7 @@ from spillover.live.leases.sinks.http_sink import EpochGate, epoch_headers, rais
 from spillover.live.leases.sinks.sql_sink import SqlSink
 from spillover.model.errors import InputError
 from support.few import examples
+from support.waiting import until
 
 
 class Held:
@@ -234,7 +235,7 @@ def as_postgres():
 
 
 @pytest.fixture(scope="session")
-def postgres(postgres_directory, redis_servers_wait):
+def postgres(postgres_directory):
     """A way to connect to a server of its own, over a socket in its directory."""
     import psycopg
 
@@ -249,29 +250,16 @@ def postgres(postgres_directory, redis_servers_wait):
     def connect():
         return psycopg.connect(host=place, user="spillover", dbname="postgres")
 
+    def is_there():
+        with suppress(psycopg.OperationalError), closing(connect()):
+            return True
+
     try:
-        redis_servers_wait(lambda: closing(connect()).__enter__().close())
+        until(is_there)
         yield connect
     finally:
         process.terminate()
         process.wait(20.0)
-
-
-@pytest.fixture(scope="session")
-def redis_servers_wait():
-    """`wait(attempt)`: until it does not raise."""
-
-    def wait(attempt):
-        for _ in range(400):
-            try:
-                attempt()
-            except Exception:  # noqa: BLE001 - whatever the library raises while nobody listens
-                threading.Event().wait(0.05)
-            else:
-                return
-        attempt()
-
-    return wait
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.processes)])

@@ -159,7 +159,6 @@ async def test_the_loop_has_its_turns_while_a_large_text_is_read():
 async def test_a_proposal_is_taken_as_the_next_version_or_refused(caplog, monkeypatch):
     """Whoever has proposed hears of it; so does everybody that no store keeps it."""
     monkeypatch.setattr(shell._log, "filters", [])
-
     with caplog.at_level(logging.INFO):
         async with with_node({}) as node:
             topology = replace(PLAIN, max_hops=5)

@@ -20,6 +20,7 @@ from spillover.live.queue.held import HeldObject
 from spillover.live.queue.work import NotDone, QueueWork, payload_of
 from spillover.model.topology import Cluster
 from support.loop import until
+from support.lying_service import lying_service
 from support.queue_producers import producers
 from support.scripted_server import answer, scripted
 
@@ -118,27 +119,17 @@ async def upstream(statuses):
     """A service that answers with these, then with 200; and the bodies that came."""
     came = []
 
-    async def serve(reader, writer):
-        while head := await reader.readuntil(b"\r\n\r\n"):
-            assert b"idempotency-key" not in head.lower(), "no name outlives a producer"
-            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-            came.append(json.loads(await reader.readexactly(length)))
-            status = statuses.pop(0) if statuses else 200
-            later = b"Retry-After: 1\r\n" * (came[-1] == LATER)
-            writer.write(b"HTTP/1.1 %d X\r\n%bContent-Length: 0\r\n\r\n" % (status, later))
+    async def say(talk, head, body):
+        assert b"idempotency-key" not in head.lower(), "no name outlives a producer"
+        came.append(json.loads(body))
+        later = b"Retry-After: 1\r\n" * (came[-1] == LATER)
+        status = statuses.pop(0) if statuses else 200
+        await talk.say(b"HTTP/1.1 %d X\r\n%bContent-Length: 0\r\n\r\n" % (status, later))
+        return True
 
-    async def serve_to_the_end(reader, writer):
-        try:
-            await serve(reader, writer)
-        except asyncio.IncompleteReadError:
-            writer.close()
-
-    server = await asyncio.start_server(serve_to_the_end, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    try:
-        yield f"http://127.0.0.1:{port}/work", came
-    finally:
-        server.close()
+    async with lying_service() as service:
+        service.answer = say
+        yield f"{service.url}/work", came
 
 
 async def test_work_that_surely_was_not_begun_is_tried_again_here():

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 from contextlib import closing, suppress
 from functools import partial
@@ -16,17 +14,20 @@ from random import Random
 import pytest
 import uvloop
 
+pytest.importorskip("cryptography")
+
 from spillover.live.leases.hints import Hints
 from spillover.live.leases.streams.client import AsyncClient
 from spillover.live.leases.streams.steps import Run
 from spillover.live.redis.connection import RedisLink, Script
 from spillover.model.errors import StoreRefused, StoreUnreachable
+from support.certificates import Authority, put
 from support.few import all_in_soak
 from support.loop import turn
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.slow
 
-TIMEOUT_S = 1.0
+TIMEOUT_S = 1.5
 LIMIT_S = 20.0
 SCRIPT = Script.of("return 1")
 loops = pytest.mark.parametrize(
@@ -37,13 +38,9 @@ loops = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def certificate(require, tmp_path_factory):
     require(find_spec("redis"), "the extra `leases`")
-    require(shutil.which("openssl"), "openssl")
-    folder = tmp_path_factory.mktemp("tls")
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    command += ["-keyout", str(folder / "key"), "-out", str(folder / "certificate")]
-    subprocess.run(command, check=True, capture_output=True)
-    return folder / "certificate", folder / "key"
+    authority = Authority()
+    files = put(tmp_path_factory.mktemp("tls"), "redis", authority.sign("localhost"), authority)
+    return files.cert, files.key
 
 
 class Hanging:
