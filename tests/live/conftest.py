@@ -22,10 +22,14 @@ def run(request):
     names = [*FACTORIES]
     either = names[zlib.crc32(request.node.nodeid.encode()) % len(names)]
 
+    async def limited(main):
+        async with asyncio.timeout(RUN_LIMIT_S):
+            return await main
+
     def run_to_end(main):
         factory = FACTORIES.get(request.param, FACTORIES[either])
         with asyncio.Runner(loop_factory=factory) as runner:
-            return runner.run(asyncio.wait_for(main, RUN_LIMIT_S))
+            return runner.run(limited(main))
 
     return run_to_end
 

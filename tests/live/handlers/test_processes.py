@@ -137,6 +137,7 @@ async def test_a_process_that_dies_takes_only_its_own_request():
 async def test_a_process_that_dies_and_leaves_a_child_is_replaced():
     """The child holds the pipe and the sentinel: its request ends all the same."""
     async with Rig("fork", servers=1) as rig:
+        await rig.result([0, "return"])
         async with asyncio.timeout(CHILD_S / 2):
             event = await rig.end(rig.start([CHILD_S, "die"]))
         problem = "the worker process died (exit status 7)"

@@ -17,23 +17,18 @@ TIMES = LeaseTimes()
 TIMEOUT_S = 0.2
 
 
-def told(url, group, operation, *arguments, **given):
+async def told(url, group, operation, *arguments, **given):
     """What the operation of a fresh store raises, as text."""
     expected = given.pop("expected")
     given = {"partitions": 4, "times": TIMES, "timeout_s": 5.0} | given
-
-    async def ask():
-        store = RedisLeaseStore(url, group, **given)
-        try:
-            with pytest.raises(expected) as raised:
-                await getattr(store, operation)(*arguments)
-        finally:
-            await store.close()
-        return str(raised.value)
-
-    message = asyncio.run(ask())
-    assert "\n" not in message
-    return message
+    store = RedisLeaseStore(url, group, **given)
+    try:
+        with pytest.raises(expected) as raised:
+            await getattr(store, operation)(*arguments)
+    finally:
+        await store.close()
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
 
 
 @pytest.fixture
@@ -51,15 +46,15 @@ async def test_a_group_has_one_number_of_partitions_one_rule_and_one_balance(red
         ("grab", (0, "b", 0.0)),
     ):
         url, wrong = redis_server.url, {"expected": InputError}
-        message = told(url, group, operation, *arguments, partitions=5, **wrong)
+        message = await told(url, group, operation, *arguments, partitions=5, **wrong)
         assert message.startswith("lease group: partitions: expected 4, as the group has it, got 5")
         assert f"{{spillover:{group}}}:group" in message
-        message = told(url, group, operation, *arguments, rule="blog", **wrong)
+        message = await told(url, group, operation, *arguments, rule="blog", **wrong)
         assert message.startswith("lease group: rule: expected guarded, as the group has it")
-        message = told(url, group, operation, *arguments, balance="load", **wrong)
+        message = await told(url, group, operation, *arguments, balance="load", **wrong)
         assert message.startswith("lease group: balance: expected count, as the group has it")
     redis_server.client.hset(f"{{spillover:{group}}}:group", "partitions", "")
-    message = told(redis_server.url, group, "join", "b", "i", expected=InputError)
+    message = await told(redis_server.url, group, "join", "b", "i", expected=InputError)
     assert message.startswith("lease group: partitions: expected nothing, as the group has it")
 
 
@@ -87,41 +82,41 @@ def test_bad_input_makes_no_store(redis_servers, given, part):
 
 
 @pytest.mark.parametrize("node", ["", "a|b", "a b", "x" * 64, "é"])
-def test_ids_of_nodes_fit_into_values(redis_server, group, node):
+async def test_ids_of_nodes_fit_into_values(redis_server, group, node):
     """They stand before a `|`."""
-    assert "1 to 63" in told(redis_server.url, group, "join", node, "i", expected=InputError)
+    assert "1 to 63" in await told(redis_server.url, group, "join", node, "i", expected=InputError)
 
 
-def test_a_password_is_wanted_and_never_shown(redis_servers, tmp_path, group):
+async def test_a_password_is_wanted_and_never_shown(redis_servers, tmp_path, group):
     secret = ("--requirepass", "sesame")
     with redis_servers.running(tmp_path, *secret, password=secret[1]) as server:
         for user in ("", ":open@", "ali:sesame@"):
             url = server.url.replace("//", f"//{user}")
-            message = told(url, group, "join", "a", "i", expected=StoreRefused)
+            message = await told(url, group, "join", "a", "i", expected=StoreRefused)
             assert "wants a user or password other than given" in message
             assert "open@" not in message
             assert "sesame" not in message
         url = server.url.replace("//", "//:sesame@")
-        message = told(url, group, "join", "a|", "i", expected=InputError)
+        message = await told(url, group, "join", "a|", "i", expected=InputError)
         assert "node" in message
 
 
-def test_no_redis_and_what_is_none(redis_server, redis_servers, group):
+async def test_no_redis_and_what_is_none(redis_server, redis_servers, group):
     nobody = f"redis://127.0.0.1:{redis_servers.free_port()}"
-    message = told(nobody, group, "join", "a", "i", expected=StoreUnreachable)
+    message = await told(nobody, group, "join", "a", "i", expected=StoreUnreachable)
     assert message.startswith(f"{nobody} cannot be reached")
-    message = told(
+    message = await told(
         "redis://redis.invalid", group, "survey", "a", timeout_s=0.5, expected=StoreUnreachable
     )
     assert message.startswith("redis://redis.invalid ")
     redis_server.client.set(f"{{spillover:{group}}}:group", "taken")
-    message = told(redis_server.url, group, "join", "a", "i", expected=StoreRefused)
+    message = await told(redis_server.url, group, "join", "a", "i", expected=StoreRefused)
     assert "WRONGTYPE" in message
     far = redis_server.url.replace("/0", "/99")
-    assert "out of range" in told(far, group, "join", "a", "i", expected=StoreRefused)
+    assert "out of range" in await told(far, group, "join", "a", "i", expected=StoreRefused)
     redis_server.client.acl_setuser("reader", enabled=True, nopass=True, categories=["+@read"])
     url = redis_server.url.replace("//", "//reader:x@")
-    assert "permissions" in told(url, group, "join", "a", "i", expected=StoreRefused)
+    assert "permissions" in await told(url, group, "join", "a", "i", expected=StoreRefused)
 
 
 @pytest.mark.parametrize("broken", ["half-open", "reset"])
