@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from spillover.live.queue import bodies as bodies_module
 from spillover.live.queue.bodies import FILE_PIECE_BYTES, PIECE_BYTES, Bodies, Damaged
 from spillover.live.queue.store import FILE_BYTES_MIN, ObjectStore
 from support.loop import turn, until
@@ -149,9 +150,10 @@ async def test_who_waits_no_more_for_an_acknowledgement_leaves_the_others_waitin
 
 
 async def test_acknowledgements_that_cannot_be_stored_are_told_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody is kept waiting: such objects come again after a restart."""
+    monkeypatch.setattr(bodies_module._log, "filters", [])
     async with with_bodies(tmp_path) as bodies:
         number = await stored(bodies, b"abc")
         database = sqlite3.connect(tmp_path / "queue.sqlite3", isolation_level=None)
