@@ -42,7 +42,7 @@ class Heard:
 
 
 @asynccontextmanager
-async def listening(url, group, ping_period_s=PING_S):
+async def listening(url, group, ping_period_s=10.0):
     heard = Heard(url, group, ping_period_s)
     task = asyncio.create_task(heard.hints.run())
     try:
