@@ -173,6 +173,20 @@ def test_two_readers_of_one_epoch_do_not_apply_twice(group):
     assert other.claim().passed == 10
 
 
+def test_a_commit_whose_answer_was_lost_is_made_again(group):
+    """The same call, made twice, has happened once."""
+    group.fill(10)
+    reader = group.reader(1)
+    batch = reader.read(0.0)
+    effects = Effects()
+    effects.increment("n", "applied", 10)
+    before = reader.checkpoint
+    reader.apply(batch, effects)
+    reader._reading.checkpoint = before  # as if no answer had come
+    reader.apply(batch, effects)
+    assert group.sink("n") == {"applied": "10"}
+
+
 def test_batches_are_bounded_by_count_and_bytes(group):
     with StreamWriter(group.server.url, group.name, 1) as writer:
         for size in (10, 10, 10, 5_000, 10, 300, 300, 300):
