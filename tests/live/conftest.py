@@ -41,14 +41,29 @@ def run(request):
     return lambda main: run_on(factory, main)
 
 
+OWN_LOOP = {"loop", "nodes"}
+"""A test that asks for one of these runs on the loop that this says: no need of another."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(name, obj):
+    """Have tests that are coroutine functions run as `run` says."""
+    if name.startswith("test_") and inspect.iscoroutinefunction(obj):
+        if OWN_LOOP.isdisjoint(inspect.signature(obj).parameters):
+            pytest.mark.usefixtures("run")(obj)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
     """Run a test that is a coroutine function under a time limit: on the loop that it asks for, if
-    its parameter `loop` has a factory; with whole nodes on the loop that these use; else on either.
+    its parameter `loop` has a factory; with whole nodes on the loop that these use; else by `run`.
     None: it is an ordinary function."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    usual = uvloop.new_event_loop if "nodes" in given else either_of(pyfuncitem.nodeid)
-    run_on(given.get("loop", usual), pyfuncitem.obj(**given))
+    main = pyfuncitem.obj(**given)
+    if run := pyfuncitem.funcargs.get("run"):
+        run(main)
+    else:
+        run_on(given.get("loop", uvloop.new_event_loop), main)
     return True

@@ -9,18 +9,11 @@ import json
 import os
 import subprocess
 import sys
-import time
 from functools import partial
 
-import msgspec
 import uvloop
 
-from spillover.core.overflow.events import ServiceEnded, Start
-from spillover.live.engine.timers import Timers
-from spillover.live.handlers.make import make_workers
-from spillover.model.request import Outcome, Request
-from spillover.model.topology import Cluster
-from support import HANDLERS, loop, waiting
+from support import HANDLERS, handler_rig, loop, waiting
 
 LIMIT_S = 60.0
 until = partial(loop.until, limit_s=LIMIT_S)
@@ -29,7 +22,7 @@ FUNCTIONS = "dask_functions_of_tests"
 
 def run(main):
     async def limited():
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(3.0 * LIMIT_S):  # clusters start meanwhile
             await main()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -97,62 +90,15 @@ class DaskCluster:
         process.wait(LIMIT_S)
 
 
-class Rig:
-    """The servers of one cluster as its node drives them; `told` has all that they report."""
+class Rig(handler_rig.Rig):
+    """The servers of one cluster as its node drives them."""
 
     def __init__(self, dask, function="hold", *, servers=2):
-        self.told = []
-        self.refs = 0
-        self.timers = Timers(asyncio.get_running_loop())
-        handler = f"dask:{dask.address}:{FUNCTIONS}:{function}"
-        cluster = Cluster(id="a", servers=servers, handler=handler)
-        self.workers = make_workers(
-            cluster, "test: cluster a", self.timers, self.on_end, self.told.append
-        )
+        super().__init__(f"dask:{dask.address}:{FUNCTIONS}:{function}", servers=servers)
         self.session = self.workers._session
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_):
-        await self.workers.close()
-        self.timers.close()
-
-    def on_end(self, event, at_s):
-        assert at_s is None
-        self.told.append(event)
-
-    def start(self, payload, *, deadline_s=30.0, **fields):
-        self.refs += 1
-        fields = {"id": f"r{self.refs}", "keyed": False, **fields}
-        request = Request(work=msgspec.Raw(json.dumps(payload).encode()), **fields)
-        now_s = time.monotonic()
-        self.workers.start(Start(self.refs, request, now_s, now_s + deadline_s))
-        return self.refs
-
-    def ended(self, ref):
-        found = [event for event in self.told if getattr(event, "ref", None) == ref]
-        assert len(found) <= 1
-        return found[0] if found else None
-
-    async def end(self, ref):
-        await until(lambda: self.ended(ref))
-        return self.ended(ref)
-
-    async def run(self, payload, **fields):
-        return await self.end(self.start(payload, **fields))
 
     async def slots(self, count):
         await until(lambda: self.session._pool.slots == count)
-
-    def health(self):
-        return [told for told in self.told if isinstance(told, bool)]
-
-
-def result(event):
-    assert isinstance(event, ServiceEnded), event
-    assert event.outcome is Outcome.DONE, event
-    return json.loads(bytes(memoryview(event.result)))
 
 
 def runs(directory):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import logging
 import sys
@@ -13,22 +12,27 @@ from spillover.live.handlers.dask import connection, pool, session
 from support import HANDLERS
 from support.scripted_dask import ScriptedDask
 
-LIMIT_S = 20.0
+
+@pytest.fixture
+def importable(monkeypatch):
+    """Modules of handlers are in the working directory, as users' modules are."""
+    monkeypatch.chdir(HANDLERS)
+    monkeypatch.setattr(sys, "path", [str(HANDLERS), *sys.path])
 
 
 @pytest.fixture
 def play_dask(require, monkeypatch):
-    """`play_dask(main, *workers)`: with a cluster of these, which nobody looks at without a reason.
-    They have the module of the tests' functions."""
+    """`play_dask(*workers)`: a cluster of these, which nobody looks at without a reason. They have
+    the module of the tests' functions."""
     require(importlib.util.find_spec("cloudpickle"), "the extra `dask`")
     monkeypatch.syspath_prepend(HANDLERS)
     monkeypatch.setattr(connection, "LOOK_EVERY_S", 3600.0)
     monkeypatch.setattr(connection, "AGAIN_FIRST_S", 0.001)
 
-    def play(main, *workers):
+    def play(*workers):
         dask = ScriptedDask(*workers)
         monkeypatch.setitem(sys.modules, "distributed", dask.module())
-        asyncio.run(asyncio.wait_for(main(dask), LIMIT_S))
+        return dask
 
     return play
 

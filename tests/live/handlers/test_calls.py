@@ -180,7 +180,6 @@ def test_a_pause_within_reason(asked, pause):
     "body", [b"x" * 99_999, b"\0" * 99_999, "ä€".encode() * 9_999, b"\xff" * 40_000]
 )
 def test_what_is_too_long_is_cut_to_what_may_be_said(body):
-    """As much as there is room for, and it tells that it is not all."""
     text = as_text(body)
     assert 0.9 * SAID_LIMIT_BYTES < len(text) <= SAID_LIMIT_BYTES
     told = json.loads(text)

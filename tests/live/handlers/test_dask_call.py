@@ -84,7 +84,6 @@ class Fault(Exception):
     ],
 )
 def test_what_a_fault_says_of_itself(said, kind, value):
-    """Only failures of the code come with a traceback."""
     told_kind, told, details = call._failed(Fault(**said))
     shown = told.replace(Fault.__module__ + ".", "") if kind == call.FAILED else told
     if kind != call.FAILED:
@@ -204,8 +203,6 @@ def there_is_no_call(payload):
 
 
 def test_whatever_a_function_raises_ends_its_call_alone(monkeypatch):
-    """Also what would end the worker."""
-
     def f(payload):
         raise SystemExit(payload)
 

@@ -1,13 +1,11 @@
-"""The handler `dask:` on real Dask clusters of processes on loopback: what functions get, how many
-run at once, what stopping does, and what happens when workers and the scheduler die and come back.
-"""
+"""The handler `dask:` on a real Dask cluster of processes on loopback, and where none is. All else
+is on a cluster that says what a test has it say: `test_dask_session`, `test_dask_workers`."""
 
 from __future__ import annotations
 
 import importlib.util
 import socket
 import sys
-from contextlib import ExitStack
 
 import pytest
 
@@ -19,36 +17,24 @@ from spillover.model.errors import InputError
 from spillover.model.extras import how_to_get
 from spillover.model.request import Outcome
 from spillover.model.topology import Cluster
-from support.dask_clusters import FUNCTIONS, DaskCluster, Rig, result, run, runs, until
+from support.dask_clusters import FUNCTIONS, DaskCluster, Rig, run, runs, until
+from support.handler_rig import result
 
 pytestmark = pytest.mark.processes
 
 
-@pytest.fixture(scope="module")
-def clusters(tmp_path_factory, require):
-    """`clusters()`: a cluster of one's own, not yet started."""
+def test_a_real_cluster_whose_scheduler_dies_and_comes_back(tmp_path, require, caplog):
+    """A function gets its payload and its context in another process, which has nothing of
+    Spillover on its path. What ran as the scheduler died is not known, what waited is decided
+    again, and all is said."""
     require(importlib.util.find_spec("distributed"), "the extra `dask`")
-    with ExitStack() as stack:
-        yield lambda: stack.enter_context(DaskCluster(tmp_path_factory.mktemp("dask")))
-
-
-@pytest.fixture(scope="module")
-def dask(clusters):
-    """Two workers, for tests that leave it as it was."""
-    return clusters().start(workers=2)
-
-
-# --- calls ------------------------------------------------------------------------------------
-
-
-def test_a_function_gets_the_payload_and_its_context(dask):
-    """In another process, which has nothing of Spillover on its path."""
+    caplog.set_level("INFO")
 
     async def main():
         async with Rig(dask, "tell") as rig:
             event = await rig.run({"ä": [1]}, id="r 1", type="render")
             told = result(event)
-        assert told.pop("pid") in [process.pid for process in dask.workers]
+            assert event.service_s > 0
         assert told == {
             "payload": {"ä": [1]},
             "id": "r 1",
@@ -56,27 +42,8 @@ def test_a_function_gets_the_payload_and_its_context(dask):
             "cluster": "a",
             "in_time": True,
             "cancelled": False,
+            "pid": dask.workers[0].pid,
         }
-        assert event.service_s > 0
-
-    run(main)
-
-
-# --- slots ------------------------------------------------------------------------------------
-
-
-# --- stopping ---------------------------------------------------------------------------------
-
-
-# --- faults -----------------------------------------------------------------------------------
-
-
-def test_the_scheduler_dies_and_comes_back(clusters, tmp_path, caplog):
-    """What ran there is not known, what waited is decided again, and all is said."""
-    caplog.set_level("INFO")
-    dask = clusters().start(workers=1)
-
-    async def main():
         async with Rig(dask) as rig:
             await rig.slots(1)
             refs = [rig.start({"directory": str(tmp_path), "heed": True}) for _ in range(2)]
@@ -96,7 +63,9 @@ def test_the_scheduler_dies_and_comes_back(clusters, tmp_path, caplog):
         assert f"Dask scheduler lost upstream={dask.address}" in caplog.text
         assert f"Dask scheduler is back upstream={dask.address}" in caplog.text
 
-    run(main)
+    with DaskCluster(tmp_path) as dask:
+        dask.start(workers=1)
+        run(main)
 
 
 # --- bad input --------------------------------------------------------------------------------
@@ -126,9 +95,8 @@ def listening():
 def test_an_address_where_no_scheduler_is(
     answers, listening, require, monkeypatch, tmp_path, capsys
 ):
-    """One line that says what to do, and exit status 2, from the command as well."""
     require(importlib.util.find_spec("distributed"), "the extra `dask`")
-    monkeypatch.setattr(dask_connection, "CONNECT_S", 1.0)
+    monkeypatch.setattr(dask_connection, "CONNECT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = listening if answers else closed.getsockname()[1]
         if not answers:
@@ -147,6 +115,5 @@ def test_an_address_where_no_scheduler_is(
 
 
 def test_without_the_extra(monkeypatch):
-    """What to install."""
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert complaint_of("127.0.0.1:1").endswith(f"handler: Dask needs {how_to_get('dask')}")

@@ -1,32 +1,22 @@
-"""Python and Dask handlers that say no: the work was not done, the request is at fault, or it just
-failed. The same classes as those of upstreams (`test_failing_upstreams`).
+"""Python handlers that say no: the work was not done, the request is at fault, or it just failed.
+The same classes as those of upstreams (`test_failing_upstreams`) and of Dask (`test_dask_call`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import importlib.util
 import json
-import sys
 import time
 
-import msgspec
 import pytest
-import uvloop
 
-from spillover.core.overflow.events import NotStarted, Start
-from spillover.live.engine.timers import Timers
+from spillover.core.overflow.events import NotStarted
 from spillover.live.handlers.calls import RETRY_AFTER_S_MAX, SAID_LIMIT_BYTES
-from spillover.live.handlers.make import make_workers
-from spillover.model.request import Outcome, Request
-from spillover.model.topology import Cluster
-from support import HANDLERS
-from support.dask_clusters import DaskCluster
+from spillover.model.request import Outcome
+from support.handler_rig import Rig
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("importable")]
 
 MODULE = "failing_handlers_of_tests"
-LIMIT_S = 60.0
 
 NOT_RUN = {
     "not run": None,
@@ -52,42 +42,6 @@ REJECTED = {
 FAILED = ("not quite", "denied", "hostile")
 
 KINDS = [("say_no", "thread"), ("say_no", "process"), ("say_no_later", "thread")]
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch):
-    """As users' modules are: from the working directory."""
-    monkeypatch.chdir(HANDLERS)
-    monkeypatch.setattr(sys, "path", [str(HANDLERS), *sys.path])
-
-
-def ends_of(cluster, payloads):
-    """What the handler's calls with these come to, by payload."""
-
-    async def main():
-        told = {}
-        timers = Timers(asyncio.get_running_loop())
-        ended = asyncio.Event()
-
-        def on_end(event, _):
-            told[event.ref] = event
-            if len(told) == len(payloads):
-                ended.set()
-
-        workers = make_workers(cluster, "test: cluster a", timers, on_end, lambda _: None)
-        for ref, payload in enumerate(payloads):
-            work = msgspec.Raw(json.dumps(payload).encode())
-            now_s = time.monotonic()
-            request = Request(id=f"r{ref}", keyed=False, work=work)
-            workers.start(Start(ref, request, now_s, now_s + 30.0))
-        async with asyncio.timeout(LIMIT_S):
-            await ended.wait()
-        await workers.close()
-        timers.close()
-        return {payload: told[ref] for ref, payload in enumerate(payloads)}
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main())
 
 
 def check_all(ends):
@@ -116,34 +70,17 @@ ALL = [*NOT_RUN, *REJECTED, "rejected, long body", *FAILED]
 
 
 @pytest.mark.parametrize(("function", "workers"), KINDS)
-def test_what_an_exception_says_of_itself(function, workers):
-    """In a thread, a process, and a coroutine, whatever its attributes are."""
-    cluster = Cluster(
-        id="a", servers=len(ALL), handler=f"python:{MODULE}:{function}", workers=workers
-    )
-    check_all(ends_of(cluster, ALL))
-
-
-@pytest.fixture(scope="module")
-def dask(tmp_path_factory, require):
-    require(importlib.util.find_spec("distributed"), "the extra `dask`")
-    with DaskCluster(tmp_path_factory.mktemp("dask")) as cluster:
-        yield cluster.start(workers=1)
-
-
-def test_what_it_says_on_a_dask_cluster(dask):
-    """The same, where nothing of Spillover is installed."""
-    handler = f"dask:{dask.address}:{MODULE}:say_no"
-    check_all(ends_of(Cluster(id="a", servers=1, handler=handler), ALL))
+async def test_what_an_exception_says_of_itself(function, workers):
+    handler = f"python:{MODULE}:{function}"
+    async with Rig(handler, servers=1, workers=workers) as rig:
+        check_all({payload: await rig.run(payload) for payload in ALL})
 
 
 # --- on running nodes -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", ["thread", "process"])
-def test_the_ready_made_classes(nodes, workers):
-    """What a client gets of a Rejected, and what becomes of a NotRun."""
-    fields = {"handler": f"python:{MODULE}:say_no_by_class", "workers": workers}
+def test_the_ready_made_classes(nodes):
+    fields = {"handler": f"python:{MODULE}:say_no_by_class"}
 
     async def main():
         topology = nodes.topology_of("a", "b", clusters={"a": fields})

@@ -1,5 +1,5 @@
 """Nodes in front of services that answer with no: which of them is asked how often, and all that a
-client gets, also over a forward. What becomes of one answer: `test_http_handler_answers`.
+client gets. What becomes of one answer: `test_http_handler_answers`.
 """
 
 from __future__ import annotations
@@ -9,71 +9,32 @@ import json
 import time
 from contextlib import asynccontextmanager
 
-import pytest
-
-from support.loop import turn
+from support.lying_service import lying_service
 
 KEY = (b"Idempotency-Key", b"one")
-OK = (200, b"[1]", {})
 
 
-class Service:
-    """Answers all requests with `says`: (status, body, headers); counts them. `endless` goes on
-    with the body until nobody reads it any more; `breaks_off` closes without an answer."""
+def answer(status, body=b""):
+    head = b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return head % (status, len(body)) + body
 
-    def __init__(self, says=OK, *, endless=False, breaks_off=False, length=None):
-        self.says, self.endless, self.breaks_off, self.length = says, endless, breaks_off, length
-        self.calls = 0
-        self.sent_bytes = 0
 
-    async def __aenter__(self):
-        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
-        port = self.server.sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}/run"
-        return self
+OK = answer(200, b"[1]")
 
-    async def __aexit__(self, *_):
-        self.server.close()
 
-    async def serve(self, reader, writer):
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-                await reader.readexactly(int(head.partition("content-length: ")[2].split()[0]))
-                self.calls += 1
-                if self.breaks_off:
-                    return
-                await self.reply(writer)
-        except (asyncio.IncompleteReadError, OSError):
-            pass
-        finally:
-            writer.transport.abort()
-
-    async def reply(self, writer):
-        status, body, headers = self.says
-        lines = {"Content-Type": "application/json"}
-        if self.endless:
-            lines["Transfer-Encoding"] = "chunked"
-        else:
-            lines["Content-Length"] = str(len(body) if self.length is None else self.length)
-        head = "".join(f"{name}: {value}\r\n" for name, value in (lines | headers).items())
-        writer.write(f"HTTP/1.1 {status} X\r\n{head}\r\n".encode("latin-1"))
-        if not self.endless:
-            writer.write(body)
-        piece = b"x" * 65536
-        while self.endless or (self.length or 0) - self.sent_bytes > len(body):
-            writer.write(b"10000\r\n%b\r\n" % piece if self.endless else piece)
-            self.sent_bytes += len(piece)
-            await writer.drain()
+async def busy_endlessly(talk, *_):
+    await talk.say(b"HTTP/1.1 503 X\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while True:
+        await talk.say(b"10000\r\n%b\r\n" % (b"x" * 65536))
 
 
 @asynccontextmanager
-async def in_front_of(nodes, *services, ids="a", **fields):
-    """Cluster a in front of these; the others sleep. The federation."""
-    urls = ",".join(service.url for service in services)
+async def node_before(nodes, *services, **fields):
+    """A node of one cluster in front of these."""
+    urls = ",".join(f"{service.url}/run" for service in services)
     fields = {"handler": f"http:{urls}", "service_ms": 20.0, **fields}
-    async with nodes.Federation(nodes.topology_of(*ids, clusters={"a": fields})) as federation:
-        yield federation
+    async with nodes.Federation(nodes.topology_of("a", clusters={"a": fields})) as federation:
+        yield federation["a"]
 
 
 def problem_of(response):
@@ -81,109 +42,49 @@ def problem_of(response):
     return json.loads(response.body)
 
 
-# --- the client's fault -----------------------------------------------------------------------
-
-BODIES = {
-    "json": (b'{"field": [1, 2.50]}', "application/json", {"field": [1, 2.5]}),
-    "a problem": (b'{"status": 404}', "application/problem+json", {"status": 404}),
-    "text": ("no, Zoë".encode(), "text/plain; charset=utf-8", "no, Zoë"),
-    "not utf-8": (b"no\xff\0", "text/plain", "no\ufffd\0"),
-    "not json": (b"{oops", "application/json", "{oops"),
-    "nan": (b"[NaN]", "application/json", "[NaN]"),
-}
-
-
-@pytest.mark.parametrize("case", BODIES)
-def test_a_rejection_reaches_the_client_as_it_was_said(nodes, case):
-    """Status, reason and body; nothing is held against the upstream, and the name keeps it."""
-    said, type_, told = BODIES[case]
-
-    async def main():
-        async with (
-            Service((404, said, {"Content-Type": type_})) as service,
-            in_front_of(nodes, service) as federation,
-        ):
-            node = federation["a"]
-            answer = await node.post(1, headers=[KEY])
-            problem = problem_of(answer)
-            assert (answer.status, problem["reason"]) == (404, "handler_rejected")
-            assert (problem["status"], problem["upstream_status"]) == (404, 404)
-            assert problem["upstream_body"] == told
-            assert (problem["title"], problem["id"]) == ("Not Found", "one")
-            service.says = OK
-            again = await node.post(1, headers=[KEY])
-            assert again.status == 404
-            assert problem_of(again)["upstream_body"] == told
-            assert service.calls == 1, "replayed"
-            upstream = node.shell.requests.workers.upstreams._all[0]
-            assert (upstream.failures, upstream.running) == (0.0, 0)
-            assert node.shell.requests.workers.upstreams._usual_s == 0.02, "it was no success"
-            assert node.machine.servers.cooling == 0
-            assert node.machine.health.failed_share(time.monotonic()) == 0.0
-
-    nodes.run(main)
+async def test_a_rejection_reaches_the_client_as_it_was_said(nodes):
+    """Nothing is held against the upstream, and the name keeps it."""
+    async with lying_service() as service, node_before(nodes, service) as node:
+        service.answer = answer(404, b'{"field": [1, 2.50]}')
+        told = await node.post(1, headers=[KEY])
+        problem = problem_of(told)
+        assert (told.status, problem["reason"]) == (404, "handler_rejected")
+        assert (problem["status"], problem["upstream_status"]) == (404, 404)
+        assert problem["upstream_body"] == {"field": [1, 2.5]}
+        assert (problem["title"], problem["id"]) == ("Not Found", "one")
+        service.answer = OK
+        again = await node.post(1, headers=[KEY])
+        assert again.status == 404
+        assert problem_of(again)["upstream_body"] == {"field": [1, 2.5]}
+        assert len(service.seen) == 1, "replayed"
+        upstreams = node.shell.requests.workers.upstreams
+        assert (upstreams._all[0].failures, upstreams._all[0].running) == (0.0, 0)
+        assert upstreams._usual_s == 0.02, "it was no success"
+        assert node.machine.servers.cooling == 0
+        assert node.machine.health.failed_share(time.monotonic()) == 0.0
 
 
-def test_an_endless_body_of_what_was_not_run_loses_nothing(nodes):
-    """It is decided again, as soon as the status is known."""
-
-    async def main():
-        async with (
-            Service((503, b"", {}), endless=True) as endless,
-            Service() as well,
-            in_front_of(nodes, endless, well, servers=4) as federation,
-        ):
-            answers = await asyncio.gather(*(federation["a"].post(1) for _ in range(8)))
-            assert [answer.status for answer in answers] == [200] * 8
-
-    nodes.run(main)
+async def test_an_endless_body_of_what_was_not_run_loses_nothing(nodes):
+    async with (
+        lying_service() as endless,
+        lying_service() as well,
+        node_before(nodes, endless, well, servers=4) as node,
+    ):
+        endless.answer, well.answer = busy_endlessly, OK
+        answers = await asyncio.gather(*(node.post(1) for _ in range(8)))
+        assert [answer.status for answer in answers] == [200] * 8
 
 
-# --- failed -----------------------------------------------------------------------------------
-
-
-# --- surely not run ---------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_an_upstream_is_left_alone_until_its_retry_after(nodes):
-    """The other one does all meanwhile; afterwards it is asked again."""
-
-    async def main():
-        async with (
-            Service((503, b"", {"Retry-After": "1"})) as busy,
-            Service() as well,
-            in_front_of(nodes, busy, well, servers=2) as federation,
-        ):
-            node = federation["a"]
-            while busy.calls == 0:
-                assert (await node.post(1)).status == 200
-            asked_s = time.monotonic()
-            busy.says = OK
-            while busy.calls == 1:
-                assert (await node.post(1)).status == 200
-                await turn()
-            assert time.monotonic() - asked_s >= 0.9
-            assert well.calls > 0
-
-    nodes.run(main)
-
-
-@pytest.mark.parametrize("service_ms", [0.0, 0.1])
-def test_however_fast_services_are_a_busy_one_is_not_stormed(nodes, service_ms):
+async def test_however_fast_services_are_a_busy_one_is_not_stormed(nodes):
     """What says 503 at once must not be asked thousands of times a second for one request."""
-
-    async def main():
-        async with (
-            Service((503, b"", {})) as service,
-            in_front_of(nodes, service, servers=2, service_ms=service_ms) as federation,
-        ):
-            node = federation["a"]
-            waiting = node.post(1)
-            begun_s = time.monotonic()
-            await nodes.until(lambda: time.monotonic() - begun_s > 1.0)
-            assert service.calls <= 20 * (time.monotonic() - begun_s)
-            service.says = OK
-            assert (await waiting).status == 200
-
-    nodes.run(main)
+    async with (
+        lying_service() as service,
+        node_before(nodes, service, servers=2, service_ms=0.0) as node,
+    ):
+        service.answer = answer(503)
+        waiting = node.post(1)
+        begun_s = time.monotonic()
+        await nodes.until(lambda: time.monotonic() - begun_s > 1.0)
+        assert len(service.seen) <= 20 * (time.monotonic() - begun_s)
+        service.answer = OK
+        assert (await waiting).status == 200

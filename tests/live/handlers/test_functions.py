@@ -91,7 +91,6 @@ def test_who_gets_a_context(function, takes):
     ],
 )
 def test_a_function_is_found_by_its_name(named, function):
-    """If one or two arguments are enough, as far as it tells."""
     assert load_function(f"python:{named}", "t.yaml: cluster a") is function
 
 
@@ -115,7 +114,6 @@ def test_what_cannot_be_called_is_told_with_its_place(handler, told):
 
 
 def test_the_working_directory_is_importable(tmp_path, monkeypatch):
-    """Before all else, and it stands there once."""
     (tmp_path / "functions_here.py").write_text("def f(payload):\n    return payload\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -125,20 +123,17 @@ def test_the_working_directory_is_importable(tmp_path, monkeypatch):
     assert sys.path == [str(tmp_path), *before]
 
 
-def test_what_is_cancelled_on_the_loop_has_taken_the_time_up_to_then():
+async def test_what_is_cancelled_on_the_loop_has_taken_the_time_up_to_then():
     async def handle(payload):
         await asyncio.Event().wait()
 
-    async def main():
-        ends = []
-        workers = AsyncWorkers(handle, "a", lambda event, _: ends.append(event))
-        began_s = time.monotonic() - 5.0
-        request = Request("r", keyed=False, work=msgspec.Raw(b"{}"))
-        workers.start(Start(7, request, began_s, began_s + 60.0))
-        workers.stop(7)
-        await until(lambda: ends)
-        (event,) = ends
-        assert (event.ref, event.outcome) == (7, Outcome.CANCELLED)
-        assert 5.0 <= event.service_s <= time.monotonic() - began_s
-
-    asyncio.run(main())
+    ends = []
+    workers = AsyncWorkers(handle, "a", lambda event, _: ends.append(event))
+    began_s = time.monotonic() - 5.0
+    request = Request("r", keyed=False, work=msgspec.Raw(b"{}"))
+    workers.start(Start(7, request, began_s, began_s + 60.0))
+    workers.stop(7)
+    await until(lambda: ends)
+    (event,) = ends
+    assert (event.ref, event.outcome) == (7, Outcome.CANCELLED)
+    assert 5.0 <= event.service_s <= time.monotonic() - began_s

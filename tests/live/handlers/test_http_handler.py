@@ -5,35 +5,21 @@ and what happens when they hang, break off, go away and come back.
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
-import time
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import msgspec
 import pytest
-import uvloop
 
-from spillover.core.overflow.events import NotStarted, Start
-from spillover.live.engine.timers import Timers
+from spillover.core.overflow.events import NotStarted
 from spillover.live.handlers.calls import RESULT_LIMIT_BYTES
-from spillover.live.handlers.make import make_workers
-from spillover.model.request import Outcome, Request
-from spillover.model.topology import Cluster
+from spillover.model.request import Outcome
 from spillover.model.trace_context import TraceContext
+from support import handler_rig
+from support.handler_rig import result
 from support.loop import turn, until
 
-LIMIT_S = 30.0
 TRACEPARENT = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
-
-
-def run(main):
-    async def limited():
-        async with asyncio.timeout(LIMIT_S):
-            await main()
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(limited())
 
 
 def answer(body=b"", *, status=200, type_="application/json", more=b""):
@@ -121,61 +107,16 @@ class Service:
             call.writer.write(self.says)
 
 
-class Rig:
-    """The servers of one cluster as its node drives them; `told` has all that they report."""
+class Rig(handler_rig.Rig):
+    """The servers of one cluster, in front of these services."""
 
     def __init__(self, *services, servers=4):
         urls = ",".join(getattr(service, "url", service) for service in services)
-        self.told = []
-        self.refs = 0
-        self.timers = Timers(asyncio.get_running_loop())
-        cluster = Cluster(id="a", servers=servers, handler=f"http:{urls}")
-        self.workers = make_workers(
-            cluster, "test: cluster a", self.timers, self.on_end, self.told.append
-        )
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_):
-        await self.workers.close()
-        self.timers.close()
-
-    def on_end(self, event, at_s):
-        assert at_s is None
-        self.told.append(event)
-
-    def start(self, payload=b"{}", *, deadline_s=30.0, **fields):
-        self.refs += 1
-        fields = {"id": f"r{self.refs}", "keyed": False, **fields}
-        request = Request(work=msgspec.Raw(payload), **fields)
-        now_s = time.monotonic()
-        self.workers.start(Start(self.refs, request, now_s, now_s + deadline_s))
-        return self.refs
-
-    def ended(self, ref):
-        found = [event for event in self.told if getattr(event, "ref", None) == ref]
-        assert len(found) <= 1
-        return found[0] if found else None
-
-    async def end(self, ref):
-        await until(lambda: self.ended(ref))
-        return self.ended(ref)
+        super().__init__(f"http:{urls}", servers=servers)
 
     async def looked(self):
         """The first look has found the upstream, and left a connection."""
         await until(lambda: self.workers.upstreams._all[0].client.idle)
-
-    async def run(self, *args, **fields):
-        return await self.end(self.start(*args, **fields))
-
-    def health(self):
-        return [told for told in self.told if isinstance(told, bool)]
-
-
-def result(event):
-    assert event.outcome is Outcome.DONE, event
-    return json.loads(bytes(memoryview(event.result)))
 
 
 async def port_of_nobody():
@@ -183,64 +124,37 @@ async def port_of_nobody():
         return service.port
 
 
-def with_service(says, check):
-    async def main():
-        async with Service(says) as service, Rig(service) as rig:
-            await check(service, rig)
-
-    run(main)
+@asynccontextmanager
+async def with_service(says):
+    async with Service(says) as service, Rig(service) as rig:
+        yield service, rig
 
 
 # --- one upstream -----------------------------------------------------------------------------
 
 
-def test_the_service_gets_the_payload_as_it_came_and_the_headers():
+async def test_the_service_gets_the_payload_as_it_came_and_the_headers():
     """Spaces and all; the deadline is what remains, and only a name that was given is a key."""
-
-    async def main():
-        async with Service() as service:
-            url = f"http://127.0.0.1:{service.port}/a/b/?mode=x&y"
-            async with Rig(url) as rig:
-                await rig.looked()
-                trace = TraceContext(TRACEPARENT, "x=y")
-                given = {"id": "ä 1", "keyed": True, "trace": trace}
-                assert result(await rig.run(b'{ "x": [1] }', deadline_s=5.0, **given)) == [1]
-                await rig.run(b"null", deadline_s=-1.0)
-        keyed, unkeyed = service.calls
-        assert keyed.target == "POST /a/b/?mode=x&y HTTP/1.1"
-        assert keyed.body == b'{ "x": [1] }'
-        assert keyed.headers["content-type"] == "application/json"
-        assert keyed.headers["spillover-request-id"] == keyed.headers["idempotency-key"] == "ä 1"
-        assert keyed.headers["traceparent"] == TRACEPARENT
-        assert keyed.headers["tracestate"] == "x=y"
-        assert 0 < int(keyed.headers["spillover-deadline-ms"]) < 5000
-        assert unkeyed.headers["spillover-deadline-ms"] == "0"
-        assert unkeyed.headers["spillover-request-id"] == "r2"
-        assert not {"idempotency-key", "traceparent", "tracestate"} & set(unkeyed.headers)
-        assert service.connections <= 2  # it has to be seen first to keep them open
-
-    run(main)
-
-
-RESULTS = {
-    "json": (answer(b' {"a":[1,2.50]} '), {"a": [1, 2.5]}),
-    "nothing": (answer(), None),
-    "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", None),
-    "text": (answer(b"hey", type_="text/x"), {"content_type": "text/x", "body_base64": "aGV5"}),
-}
-
-
-@pytest.mark.parametrize("case", RESULTS)
-def test_what_becomes_a_result(case):
-    """JSON as it is, nothing as null, everything else in base64."""
-    says, expected = RESULTS[case]
-
-    async def check(service, rig):
-        event = await rig.run()
-        assert result(event) == expected
-        assert event.service_s > 0
-
-    with_service(says, check)
+    async with Service() as service:
+        url = f"http://127.0.0.1:{service.port}/a/b/?mode=x&y"
+        async with Rig(url) as rig:
+            await rig.looked()
+            trace = TraceContext(TRACEPARENT, "x=y")
+            given = {"id": "ä 1", "keyed": True, "trace": trace}
+            assert result(await rig.run(b'{ "x": [1] }', deadline_s=5.0, **given)) == [1]
+            await rig.run(b"null", deadline_s=-1.0)
+    keyed, unkeyed = service.calls
+    assert keyed.target == "POST /a/b/?mode=x&y HTTP/1.1"
+    assert keyed.body == b'{ "x": [1] }'
+    assert keyed.headers["content-type"] == "application/json"
+    assert keyed.headers["spillover-request-id"] == keyed.headers["idempotency-key"] == "ä 1"
+    assert keyed.headers["traceparent"] == TRACEPARENT
+    assert keyed.headers["tracestate"] == "x=y"
+    assert 0 < int(keyed.headers["spillover-deadline-ms"]) < 5000
+    assert unkeyed.headers["spillover-deadline-ms"] == "0"
+    assert unkeyed.headers["spillover-request-id"] == "r2"
+    assert not {"idempotency-key", "traceparent", "tracestate"} & set(unkeyed.headers)
+    assert service.connections <= 2  # it has to be seen first to keep them open
 
 
 PROBLEMS = {
@@ -256,11 +170,10 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("case", PROBLEMS)
-def test_what_becomes_a_problem(case):
-    """FAILED, with one line and the status if there was one; the next request is not harmed."""
+async def test_what_becomes_a_problem(case):
     says, status, line = PROBLEMS[case]
 
-    async def check(service, rig):
+    async with with_service(says) as (service, rig):
         event = await rig.run()
         assert (event.outcome, event.upstream_status) == (Outcome.FAILED, status)
         assert line in event.problem
@@ -270,33 +183,26 @@ def test_what_becomes_a_problem(case):
         assert result(await rig.run()) == [1]
         assert rig.health() == []
 
-    with_service(says, check)
 
-
-def test_queries_are_told_to_nobody():
+async def test_queries_are_told_to_nobody():
     """They may hold what opens a service: problems name it without."""
-
-    async def main():
-        async with (
-            Service(answer(status=401)) as service,
-            Rig(f"{service.url}?key=hidden", f"{service.url}?hidden") as rig,
-        ):
-            problems = [(await rig.run()).problem]
-            service.says = "reset"
-            problems.append((await rig.run()).problem)
-            await service.die()
-            problems.append((await rig.run()).problem)
-            told = " ".join(problems)
-            assert all(says in told for says in ("answered 401", "not known", "none of 2"))
-            assert "hidden" not in told
-
-    run(main)
+    async with (
+        Service(answer(status=401)) as service,
+        Rig(f"{service.url}?key=hidden", f"{service.url}?hidden") as rig,
+    ):
+        problems = [(await rig.run()).problem]
+        service.says = "reset"
+        problems.append((await rig.run()).problem)
+        await service.die()
+        problems.append((await rig.run()).problem)
+        told = " ".join(problems)
+        assert all(says in told for says in ("answered 401", "not known", "none of 2"))
+        assert "hidden" not in told
 
 
-def test_stopping_closes_the_connection_and_frees_the_server_at_once():
+async def test_stopping_closes_the_connection_and_frees_the_server_at_once():
     """However long a service hangs; another request is not touched, a second stop does nothing."""
-
-    async def check(service, rig):
+    async with with_service(None) as (service, rig):
         refs = [rig.start(), rig.start()]
         await until(lambda: len(service.calls) == 2)
         rig.workers.stop(refs[0])
@@ -307,14 +213,10 @@ def test_stopping_closes_the_connection_and_frees_the_server_at_once():
         assert result(await rig.end(refs[1])) == [1]
         assert len(rig.told) == 2
 
-    with_service(None, check)
-
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
-def test_stopping_before_it_was_sent(turns):
-    """Not delivered, or closed: in any case one end."""
-
-    async def check(service, rig):
+async def test_stopping_before_it_was_sent(turns):
+    async with with_service(None) as (service, rig):
         ref = rig.start()
         for _ in range(turns):
             await turn()
@@ -324,128 +226,93 @@ def test_stopping_before_it_was_sent(turns):
         assert result(await rig.run()) == [1]
         assert len(rig.told) == 2
 
-    with_service(None, check)
+
+async def test_an_upstream_is_not_busy_with_what_was_stopped():
+    """Or after some timeouts no request would go there any more, though it is idle."""
+    async with with_service(None) as (_, rig):
+        (upstream,) = rig.workers.upstreams._all
+        first, second, third = (rig.start() for _ in range(3))
+        assert upstream.running == 3
+        for ref, left in ((first, 2), (second, 1), (second, 1), (third, 0)):
+            rig.workers.stop(ref)
+            assert upstream.running == left
 
 
-def test_closing_waits_for_nobody():
+async def test_a_node_may_stop_work_as_it_hears_that_nothing_can_be_reached():
+    errors = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    async with with_service(OK) as (service, rig):
+        (upstream,) = rig.workers.upstreams._all
+        await rig.looked()
+        rig.on_health = lambda _: rig.workers.stop(1)
+        await service.die()
+        await until(lambda: not upstream.client.idle)
+        rig.start()
+        await until(lambda: not upstream.up)
+        assert (await rig.end(1)).outcome is Outcome.CANCELLED
+        assert rig.workers._calls == {}
+    assert errors == []
+
+
+async def test_closing_waits_for_nobody():
     """A node that ends breaks off what is under way, and reports nothing more."""
-
-    async def check(service, rig):
+    async with with_service(None) as (service, rig):
         rig.start()
         await until(lambda: len(service.calls) == 1)
         await rig.workers.close()
         await until(lambda: service.gone == service.connections)
         assert rig.told == []
 
-    with_service(None, check)
-
-
-def test_a_stale_connection_is_not_used():
-    """The service closed it while it was idle: the next request takes a new one."""
-
-    async def check(service, rig):
-        await rig.looked()
-        for _ in range(3):
-            assert result(await rig.run()) == [1]
-            service.writers[-1].close()
-            await until(lambda: service.gone == service.connections)
-            await until(lambda: not rig.workers.upstreams._all[0].client.idle)
-
-    with_service(OK, check)
-
 
 @pytest.mark.parametrize(("idle_s", "connections"), [(1.0, 1), (2.0, 2)])
-def test_a_connection_that_its_service_may_be_closing_is_not_used(idle_s, connections):
+async def test_a_connection_that_its_service_may_be_closing_is_not_used(idle_s, connections):
     """However open it looks: common services close what has been idle for 2 s, and what is written
     at that moment is lost."""
-
-    async def check(service, rig):
+    async with with_service(OK) as (service, rig):
         await rig.looked()
         for connection in rig.workers.upstreams._all[0].client._kept.idle:
             connection.idle_since_s -= idle_s
         assert result(await rig.run()) == [1]
         assert service.connections == connections
 
-    with_service(OK, check)
-
 
 # --- several upstreams, and none --------------------------------------------------------------
 
 
-def test_the_least_busy_one_gets_it_and_ties_go_round():
-    """Three services, one of which hangs with all that it has."""
-
-    async def main():
-        async with (
-            Service(None) as slow,
-            Service() as one,
-            Service() as two,
-            Rig(slow, one, two, servers=20) as rig,
-        ):
-            rig.start()
-            for _ in range(4):
-                await rig.run()
-            assert (len(one.calls), len(two.calls)) == (2, 2)
-            one.says = two.says = None
-            for _ in range(8):
-                rig.start()
-            await until(lambda: len(slow.calls + one.calls + two.calls) == 13)
-            assert len(slow.calls) == 3
-
-    run(main)
+async def test_what_was_not_delivered_goes_to_the_next():
+    nobody = [f"http://127.0.0.1:{await port_of_nobody()}/" for _ in range(2)]
+    async with Service() as service, Rig(*nobody, service) as rig:
+        assert [result(await rig.run()) for _ in range(4)] == [[1]] * 4
+        assert len(service.calls) == 4
+        assert rig.health() == []
 
 
-def test_what_was_not_delivered_goes_to_the_next():
-    """Nothing listens at two of three: every request is done, and nobody is told of any failure."""
-
-    async def main():
-        nobody = [f"http://127.0.0.1:{await port_of_nobody()}/" for _ in range(2)]
-        async with Service() as service, Rig(*nobody, service) as rig:
-            assert [result(await rig.run()) for _ in range(4)] == [[1]] * 4
-            assert len(service.calls) == 4
-            assert rig.health() == []
-
-    run(main)
-
-
-def test_when_none_can_be_reached_the_node_is_told_first():
-    """Down before what follows from it; each request, also later, was surely not started."""
-
-    async def main():
-        nobody = [f"http://127.0.0.1:{await port_of_nobody()}/" for _ in range(2)]
-        async with Rig(*nobody) as rig:
-            refs = [rig.start() for _ in range(3)]
-            for ref in refs:
-                event = await rig.end(ref)
-                assert isinstance(event, NotStarted)
-                assert "none of 2 upstreams can be reached" in event.problem
-            assert rig.told[0] is False
-            assert isinstance(await rig.run(), NotStarted)
-            assert rig.health() == [False]
-
-    run(main)
+async def test_when_none_can_be_reached_the_node_is_told_first():
+    nobody = [f"http://127.0.0.1:{await port_of_nobody()}/" for _ in range(2)]
+    async with Rig(*nobody) as rig:
+        refs = [rig.start() for _ in range(3)]
+        for ref in refs:
+            event = await rig.end(ref)
+            assert isinstance(event, NotStarted)
+            assert "none of 2 upstreams can be reached" in event.problem
+        assert rig.told[0] is False
+        assert isinstance(await rig.run(), NotStarted)
+        assert rig.health() == [False]
 
 
-def test_a_service_that_is_not_there_is_found_out_without_work():
-    """By the first look, at the start; and when it comes, that is found out, too."""
-
-    async def main():
-        service = Service(port=await port_of_nobody())
-        async with Rig(service) as rig:
-            await until(lambda: rig.health() == [False])
-            await service.listen()
-            await until(lambda: rig.health() == [False, True])
-            assert service.calls == []
-            assert result(await rig.run()) == [1]
-            await service.die()
-
-    run(main)
+async def test_a_service_that_is_not_there_is_found_out_without_work():
+    service = Service(port=await port_of_nobody())
+    async with Rig(service) as rig:
+        await until(lambda: rig.health() == [False])
+        await service.listen()
+        await until(lambda: rig.health() == [False, True])
+        assert service.calls == []
+        assert result(await rig.run()) == [1]
+        await service.die()
 
 
-def test_a_service_that_dies_and_comes_back():
-    """What it had fails, what comes then is not started, and later all is well."""
-
-    async def check(service, rig):
+async def test_a_service_that_dies_and_comes_back():
+    async with with_service(None) as (service, rig):
         lost = rig.start()
         await until(lambda: len(service.calls) == 1)
         await service.die()
@@ -462,52 +329,38 @@ def test_a_service_that_dies_and_comes_back():
         assert result(await rig.run()) == [1]
         assert upstream.attempt == 0, "the next search begins with short pauses"
 
-    with_service(None, check)
-
 
 @pytest.mark.parametrize("first", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1,"])
-def test_without_a_key_nothing_is_sent_twice(first):
+async def test_without_a_key_nothing_is_sent_twice(first):
     """Broken off before or within the answer: it may have run, and ends there."""
+    async with (
+        Service("reset", first) as one,
+        Service("reset", first) as two,
+        Rig(one, two) as rig,
+    ):
+        event = await rig.run()
+        assert event.outcome is Outcome.FAILED
+        assert "whether it did the work is not known" in event.problem
+        assert len(one.calls) + len(two.calls) == 1
 
-    async def main():
-        async with (
-            Service("reset", first) as one,
-            Service("reset", first) as two,
-            Rig(one, two) as rig,
-        ):
-            event = await rig.run()
+
+async def test_with_a_key_it_is_sent_to_another_one_once():
+    async with Service("reset") as one, Service("reset") as two, Service("reset") as three:
+        async with Rig(one, two, three) as rig:
+            event = await rig.run(keyed=True)
             assert event.outcome is Outcome.FAILED
+            assert len(one.calls) + len(two.calls) + len(three.calls) == 2
+            two.says = three.says = OK
+            for _ in range(3):
+                assert result(await rig.run(keyed=True)) == [1]
+        async with Rig(one) as rig:
+            event = await rig.run(keyed=True)
             assert "whether it did the work is not known" in event.problem
-            assert len(one.calls) + len(two.calls) == 1
-
-    run(main)
 
 
-def test_with_a_key_it_is_sent_to_another_one_once():
-    """To one that answers; or the second failure is the end, however many are left."""
-
-    async def main():
-        async with Service("reset") as one, Service("reset") as two, Service("reset") as three:
-            async with Rig(one, two, three) as rig:
-                event = await rig.run(keyed=True)
-                assert event.outcome is Outcome.FAILED
-                assert len(one.calls) + len(two.calls) + len(three.calls) == 2
-                two.says = three.says = OK
-                for _ in range(3):
-                    assert result(await rig.run(keyed=True)) == [1]
-            async with Rig(one) as rig:
-                event = await rig.run(keyed=True)
-                assert "whether it did the work is not known" in event.problem
-
-    run(main)
-
-
-def test_a_name_that_no_header_can_bear_fails_alone():
+async def test_a_name_that_no_header_can_bear_fails_alone():
     """Nodes send none, but the node must not end by it."""
-
-    async def check(service, rig):
+    async with with_service(OK) as (_, rig):
         event = await rig.run(id="a\r\nb")
         assert event.outcome is Outcome.FAILED
         assert result(await rig.run()) == [1]
-
-    with_service(OK, check)

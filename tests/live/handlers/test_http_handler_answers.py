@@ -31,7 +31,6 @@ def test_json_passes_through_as_it_came():
 )
 @pytest.mark.parametrize("status", [200, 201, 299])
 def test_what_is_json(type_, status):
-    """By its type, whatever the 2xx status; a byte order mark is taken off."""
     ended = read(b"\xef\xbb\xbf[]", status=status, type_=type_)
     assert (ended.result, ended.problem) == (b"[]", None)
 
@@ -39,13 +38,11 @@ def test_what_is_json(type_, status):
 @pytest.mark.parametrize("type_", [JSON, b"text/plain", None])
 @pytest.mark.parametrize("status", [200, 204, 205])
 def test_nothing_is_null(type_, status):
-    """Whatever type it is said to have."""
     assert read(b"", status=status, type_=type_).result == b"null"
 
 
 @pytest.mark.parametrize("type_", [b"text/plain; charset=x", b"application/jsonx", b"x\xff", None])
 def test_other_types_are_wrapped(type_):
-    """With the type as it was given, or the one of unknown bytes."""
     wrapped = json.loads(read(b"\0\xff", type_=type_).result)
     expected = b"application/octet-stream" if type_ is None else type_
     assert wrapped == {"content_type": expected.decode("latin-1"), "body_base64": "AP8="}
@@ -75,7 +72,6 @@ PROBLEMS = {
 
 @pytest.mark.parametrize("case", PROBLEMS)
 def test_what_is_a_problem(case):
-    """One line that begins with the upstream."""
     reading, says = PROBLEMS[case]
     ended = reading()
     assert ended.problem.startswith("upstream http://h/run ")
@@ -105,18 +101,6 @@ def test_whose_fault_a_status_is(status, not_run_statuses, is_rejected, is_not_r
     ended = read_answer("http://h/run", response, not_run_statuses)
     assert (ended.rejected, ended.not_run) == (is_rejected, is_not_run)
     assert (ended.status, ended.body, ended.retry_after_s) == (status, b"[1]", 7.0)
-
-
-@pytest.mark.parametrize("status", [429, 503])
-def test_what_a_service_without_time_says_was_not_run(status):
-    """Unless a cluster says otherwise. Without a word it says none."""
-    ended = read(b"", status=status, type_=None)
-    assert (ended.not_run, ended.rejected, ended.body, ended.retry_after_s) == (
-        True,
-        False,
-        None,
-        None,
-    )
 
 
 @pytest.mark.parametrize(
@@ -153,7 +137,6 @@ def test_what_is_wrapped_may_take_as_much_as_any_result(monkeypatch):
 
 @pytest.mark.parametrize("size", [SAID_LIMIT_BYTES, SAID_LIMIT_BYTES + 1])
 def test_of_what_an_upstream_says_besides_no_more_is_kept(size):
-    """Up to there JSON stays as it is."""
     body = b'"' + b"x" * (size - 2) + b'"'
     said = read(body, status=400).body
     assert len(said) <= SAID_LIMIT_BYTES

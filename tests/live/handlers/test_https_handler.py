@@ -4,23 +4,15 @@ the file that the environment names, or of the system. One that does not gets no
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
-import time
 
-import msgspec
 import pytest
-import uvloop
 
 pytest.importorskip("cryptography")
 
-from spillover.core.overflow.events import NotStarted, Start
-from spillover.live.engine.timers import Timers
-from spillover.live.handlers.make import make_workers
-from spillover.model.request import Outcome, Request
-from spillover.model.topology import Cluster
+from spillover.core.overflow.events import NotStarted
 from support.certificates import Authority, put
-from support.loop import until
+from support.handler_rig import Rig, result
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Type: application/json\r\n\r\n[1]"
 
@@ -39,7 +31,7 @@ def served(authority, tmp_path):
     return context, files.ca
 
 
-def outcome(context, host):
+async def outcome(context, host):
     """What a request comes to that a service with this context gets, and how many it gets."""
     got = []
 
@@ -55,47 +47,27 @@ def outcome(context, host):
         finally:
             writer.close()
 
-    async def main():
-        told, health = [], []
-        async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
-            port = server.sockets[0].getsockname()[1]
-            timers = Timers(asyncio.get_running_loop())
-            cluster = Cluster(id="a", servers=1, handler=f"http:https://{host}:{port}/run")
-            workers = make_workers(
-                cluster,
-                "test: cluster a",
-                timers,
-                lambda event, _: told.append(event),
-                health.append,
-            )
-            now_s = time.monotonic()
-            request = Request(work=msgspec.Raw(b'{"n": 1}'), id="r", keyed=False)
-            workers.start(Start(1, request, now_s, now_s + 30.0))
-            await until(lambda: told)
-            await workers.close()
-            timers.close()
-        return told[0]
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main()), got
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with Rig(f"http:https://{host}:{port}/run", servers=1) as rig:
+            return await rig.run(b'{"n": 1}'), got
 
 
-def test_a_service_that_proves_its_name_gets_the_work(served, monkeypatch):
+async def test_a_service_that_proves_its_name_gets_the_work(served, monkeypatch):
     context, ca_file = served
     monkeypatch.setenv("SPILLOVER_CA_FILE", ca_file)
-    event, got = outcome(context, "localhost")
-    assert event.outcome is Outcome.DONE
-    assert json.loads(bytes(memoryview(event.result))) == [1]
+    event, got = await outcome(context, "localhost")
+    assert result(event) == [1]
     assert got == [b'{"n": 1}']
 
 
-def test_others_get_nothing(served, tmp_path, monkeypatch):
+async def test_others_get_nothing(served, tmp_path, monkeypatch):
     """One of another name, and one that a stranger vouches for. The work is decided again."""
     context, ca_file = served
     foreign = tmp_path / "foreign.ca"
     foreign.write_bytes(Authority("another").pem)
     for file, host in ((ca_file, "127.0.0.1"), (str(foreign), "localhost"), ("", "localhost")):
         monkeypatch.setenv("SPILLOVER_CA_FILE", file)
-        event, got = outcome(context, host)
+        event, got = await outcome(context, host)
         assert isinstance(event, NotStarted)
         assert got == []

@@ -23,7 +23,7 @@ from spillover.live.tls.contexts import trusting_context
 from support.certificates import Authority, put
 
 LIMIT = 1_000_000
-SIZES = (60_000, 100_000, 200_000, 600_000, 3_000_000)
+SIZES = (60_000, 100_000, 600_000)
 PAUSE_S = 0.02
 RECORD_BYTES = 16_384
 

@@ -54,7 +54,6 @@ def ended(handler, *payloads, stop=False):
 
 
 def test_a_server_that_sleeps_does_so_for_as_long_as_was_said():
-    """By the payload, else by the cluster; told at the very instant."""
     took = []
     for event, took_s in ended("sleep", b"{}", b'{"service_ms": 5}', b'{"service_ms": 0}'):
         assert event.outcome is DONE
@@ -76,56 +75,48 @@ def sleeping(rate, timers, on_end):
 
 
 @pytest.mark.parametrize("rate", [None, 2.0])
-def test_only_what_takes_no_time_is_done_as_it_starts(run, rate):
+async def test_only_what_takes_no_time_is_done_as_it_starts(rate):
     """No timer, which would take a millisecond."""
-
-    async def main():
-        told = []
-        timers = Timers(asyncio.get_running_loop())
-        workers = sleeping(rate, timers, lambda event, at_s: told.append((event, at_s)))
-        command = started(1, b'{"service_ms": 0}')
-        workers.start(command)
-        ((event, at_s),) = told
-        assert (event.ref, event.outcome, event.service_s) == (1, DONE, 0.0)
-        assert (bytes(event.result), at_s) == (b'{"service_ms":0.0}', command.at_s)
-        assert len(timers) == 0
-        workers.start(started(2, b'{"service_ms": 500}'))
-        assert (len(told), len(timers)) == (1, 1)
-        await workers.close()
-        timers.close()
-
-    run(main())
+    told = []
+    timers = Timers(asyncio.get_running_loop())
+    workers = sleeping(rate, timers, lambda event, at_s: told.append((event, at_s)))
+    command = started(1, b'{"service_ms": 0}')
+    workers.start(command)
+    ((event, at_s),) = told
+    assert (event.ref, event.outcome, event.service_s) == (1, DONE, 0.0)
+    assert (bytes(event.result), at_s) == (b'{"service_ms":0.0}', command.at_s)
+    assert len(timers) == 0
+    workers.start(started(2, b'{"service_ms": 500}'))
+    assert (len(told), len(timers)) == (1, 1)
+    await workers.close()
+    timers.close()
 
 
 @pytest.mark.parametrize("rate", [None, 2.0])
-def test_nothing_is_heard_of_what_slept_when_its_servers_were_closed(run, rate):
+async def test_nothing_is_heard_of_what_slept_when_its_servers_were_closed(rate):
     """Nor is it raised where nobody would catch it; of what was stopped before it is told once."""
+    raised, told = [], []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, said: raised.append(said))
+    timers = Timers(loop)
 
-    async def main():
-        raised, told = [], []
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, said: raised.append(said))
-        timers = Timers(loop)
+    def on_end(event, _):
+        told.append((event.ref, event.outcome))
 
-        def on_end(event, _):
-            told.append((event.ref, event.outcome))
-
-        workers = sleeping(rate, timers, on_end)
-        for ref in range(3):
-            workers.start(started(ref, b'{"service_ms": 60000}'))
-        for _ in range(2):
-            workers.stop(1)
-        assert told == [(1, Outcome.CANCELLED)]
-        await workers.close()
-        for ref in range(3):
-            workers.stop(ref)
-        timers.run_due(time.monotonic() + 1_000.0)
-        assert told == [(1, Outcome.CANCELLED)]
-        assert raised == []
-        await workers.close()
-        timers.close()
-
-    run(main())
+    workers = sleeping(rate, timers, on_end)
+    for ref in range(3):
+        workers.start(started(ref, b'{"service_ms": 60000}'))
+    for _ in range(2):
+        workers.stop(1)
+    assert told == [(1, Outcome.CANCELLED)]
+    await workers.close()
+    for ref in range(3):
+        workers.stop(ref)
+    timers.run_due(time.monotonic() + 1_000.0)
+    assert told == [(1, Outcome.CANCELLED)]
+    assert raised == []
+    await workers.close()
+    timers.close()
 
 
 @pytest.mark.parametrize(
@@ -163,7 +154,6 @@ def read_s(payload, default_s=0.02):
     ],
 )
 def test_a_payload_may_say_how_long_it_takes_in_milliseconds(payload, service_s):
-    """All else is of no account, nor are payloads that are no objects."""
     assert read_s(payload) == pytest.approx(service_s)
 
 

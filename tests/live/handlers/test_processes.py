@@ -5,78 +5,34 @@ else's.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
 import time
 
-import msgspec
 import pytest
-import uvloop
 
-from spillover.core.overflow.events import Start
-from spillover.live.engine.timers import Timers
-from spillover.live.handlers.make import be_ready, make_workers
+from spillover.live.handlers.make import be_ready
 from spillover.live.handlers.python.processes import JOIN_S
 from spillover.model.errors import InputError
-from spillover.model.request import Outcome, Request
-from spillover.model.topology import Cluster
-from support import HANDLERS
+from spillover.model.request import Outcome
+from support import handler_rig
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("importable")]
 
-LIMIT_S = 15.0
 CHILD_S = 20.0
 MEMORY_LIMIT_BYTES = 160 * 1024 * 1024
 
 
-@pytest.fixture(autouse=True)
-def importable(monkeypatch):
-    """The module of handlers is in the working directory, as users' modules are."""
-    monkeypatch.chdir(HANDLERS)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-
-
-class Rig:
-    """The servers of one cluster as its node drives them."""
+class Rig(handler_rig.Rig):
+    """Its servers are processes, two if nothing else is said."""
 
     def __init__(self, function, **fields):
-        self.ends = {}
-        self.timers = Timers(asyncio.get_running_loop())
         handler = f"python:handlers_of_tests:{function}"
-        fields = {"handler": handler, "servers": 2, "workers": "process", **fields}
-        self.cluster = cluster = Cluster(id="a", **fields)
-        self.workers = make_workers(cluster, "test: cluster a", self.timers, self.on_end, None)
-        self.refs = 0
-
-    def on_end(self, event, _at_s):
-        assert event.ref not in self.ends
-        self.ends[event.ref] = event
-
-    def start(self, payload):
-        self.refs += 1
-        request = Request(id=f"r{self.refs}", keyed=False, work=msgspec.Raw(json.dumps(payload)))
-        now_s = time.monotonic()
-        self.workers.start(Start(self.refs, request, now_s, now_s + LIMIT_S))
-        return self.refs
-
-    async def end(self, ref):
-        loop = asyncio.get_running_loop()
-        while ref not in self.ends:
-            future = loop.create_future()
-            loop.call_later(0.002, future.set_result, None)
-            await future
-        return self.ends[ref]
-
-    async def result(self, payload):
-        event = await self.end(self.start(payload))
-        assert event.outcome is Outcome.DONE, event
-        return json.loads(bytes(memoryview(event.result)))
+        super().__init__(**{"handler": handler, "servers": 2, "workers": "process", **fields})
 
 
-def test_processes_have_imported_the_function_before_they_are_asked(tmp_path, monkeypatch):
-    """Each server's; one that cannot says so before there is any request."""
+async def test_processes_have_imported_the_function_before_they_are_asked(tmp_path, monkeypatch):
     (tmp_path / "imported_in_workers.py").write_text(
         "import multiprocessing, os\n"
         "if multiprocessing.parent_process() and os.path.exists('broken'):\n"
@@ -88,7 +44,7 @@ def test_processes_have_imported_the_function_before_they_are_asked(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     handler = "python:imported_in_workers:work"
 
-    async def check(rig):
+    async with Rig("", handler=handler) as rig:
         await be_ready(rig.workers, rig.cluster, "test: cluster a")
         warm = {int(path.name.rpartition("-")[2]) for path in tmp_path.glob("imported-*")}
         warm.discard(os.getpid())
@@ -101,54 +57,32 @@ def test_processes_have_imported_the_function_before_they_are_asked(tmp_path, mo
         await other.workers.close()
         other.timers.close()
 
-    with_rig(check, "", handler=handler)
 
-
-def with_rig(check, function, **fields):
-    async def main():
-        rig = Rig(function, **fields)
-        try:
-            async with asyncio.timeout(LIMIT_S):
-                await check(rig)
-        finally:
-            await rig.workers.close()
-            rig.timers.close()
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
-
-
-@pytest.mark.parametrize("function", ["eat", "eat_here"])
-def test_a_handler_that_eats_memory_fails_alone(require, function):
+async def test_a_handler_that_eats_memory_fails_alone(require):
     """MemoryError, in one line; what it left behind goes with its process, so that the next
     request finds as much as the first."""
     require(sys.platform == "linux", "a system that heeds RLIMIT_DATA")
 
-    async def check(rig):
+    async with Rig("eat", servers=1, memory_limit_bytes=MEMORY_LIMIT_BYTES) as rig:
         for _ in range(2):
             event = await rig.end(rig.start(1_000))
             assert (event.outcome, event.problem) == (Outcome.FAILED, "MemoryError")
             assert await rig.result(50) > 0
 
-    with_rig(check, function, servers=1, memory_limit_bytes=MEMORY_LIMIT_BYTES)
 
-
-def test_a_result_that_takes_more_than_there_is(require):
+async def test_a_result_that_takes_more_than_there_is(require):
     """It fits once but not twice, which sending it takes: failed, or dead, but never stuck."""
     require(sys.platform == "linux", "a system that heeds RLIMIT_DATA")
 
-    async def check(rig):
+    async with Rig("huge", servers=1, memory_limit_bytes=80 * 1024 * 1024) as rig:
         event = await rig.end(rig.start(1))
         assert event.outcome is Outcome.FAILED
         assert "\n" not in event.problem
 
-    with_rig(check, "huge", servers=1, memory_limit_bytes=80 * 1024 * 1024)
 
-
-def test_a_process_that_runs_on_is_killed_and_replaced():
+async def test_a_process_that_runs_on_is_killed_and_replaced():
     """So long after it was stopped and not before; its neighbor notices nothing."""
-
-    async def check(rig):
+    async with Rig("hang", kill_after_ms=100) as rig:
         other = rig.start(0.4)
         began_s = time.monotonic()
         ref = rig.start(60)
@@ -162,58 +96,34 @@ def test_a_process_that_runs_on_is_killed_and_replaced():
         assert await rig.result(0) > 0
         assert (await rig.end(other)).outcome is Outcome.DONE
 
-    with_rig(check, "hang", kill_after_ms=100)
 
-
-def test_a_process_is_killed_while_it_works():
-    """Not only while it starts; and what returns in time is not killed, nor is what comes next."""
-
-    async def check(rig):
+async def test_what_is_not_wanted_returns_in_time_and_signals_are_the_nodes_business():
+    """What returns in time is not killed, nor is what comes next. A terminal sends signals to every
+    process of a command, and service managers do: what runs is done, in the same process."""
+    async with Rig("hang", servers=1, kill_after_ms=100) as rig:
         process = await rig.result(0)
         ref = rig.start(0.01)
         rig.workers.stop(ref)
         assert (await rig.end(ref)).outcome is Outcome.DONE
-        assert await rig.result(0.15) == process
-        ref = rig.start(60)
-        rig.workers.stop(ref)
-        assert (await rig.end(ref)).outcome is Outcome.CANCELLED
-        assert await rig.result(0) != process
-
-    with_rig(check, "hang", servers=1, kill_after_ms=100)
-
-
-def test_a_process_whose_work_is_not_wanted_runs_on_where_nothing_else_is_said():
-    """The rule for handlers: its server is busy until it returns."""
-
-    async def check(rig):
-        process = await rig.result(0)
-        ref = rig.start(0.05)
-        rig.workers.stop(ref)
-        assert (await rig.end(ref)).outcome is Outcome.DONE
-        assert await rig.result(0) == process
-
-    with_rig(check, "hang", servers=1)
-
-
-def test_signals_are_the_nodes_business():
-    """A terminal sends them to every process of a command, and service managers do: what runs
-    is done, in the same process, while the node sees to its end."""
-
-    async def check(rig):
-        process = await rig.result(0)
-        ref = rig.start(0.05)
+        ref = rig.start(0.15)
         for number in (signal.SIGTERM, signal.SIGINT):
             os.kill(process, number)
         assert (await rig.end(ref)).outcome is Outcome.DONE
         assert await rig.result(0) == process
 
-    with_rig(check, "hang", servers=1)
+
+async def test_a_process_whose_work_is_not_wanted_runs_on_where_nothing_else_is_said():
+    """The rule for handlers: its server is busy until it returns."""
+    async with Rig("hang", servers=1) as rig:
+        process = await rig.result(0)
+        ref = rig.start(0.05)
+        rig.workers.stop(ref)
+        assert (await rig.end(ref)).outcome is Outcome.DONE
+        assert await rig.result(0) == process
 
 
-def test_a_process_that_dies_takes_only_its_own_request():
-    """The one beside it, at work, goes on in its own process."""
-
-    async def check(rig):
+async def test_a_process_that_dies_takes_only_its_own_request():
+    async with Rig("hang") as rig:
         await be_ready(rig.workers, rig.cluster, "test: cluster a")
         other = rig.start(0.3)
         victim = await rig.result(0)
@@ -223,26 +133,21 @@ def test_a_process_that_dies_takes_only_its_own_request():
         assert await rig.result(0) != victim
         assert (await rig.end(other)).outcome is Outcome.DONE
 
-    with_rig(check, "hang")
 
-
-def test_a_process_that_dies_and_leaves_a_child_is_replaced():
+async def test_a_process_that_dies_and_leaves_a_child_is_replaced():
     """The child holds the pipe and the sentinel: its request ends all the same."""
-
-    async def check(rig):
+    async with Rig("fork", servers=1) as rig:
+        await rig.result([0, "return"])
         async with asyncio.timeout(CHILD_S / 2):
             event = await rig.end(rig.start([CHILD_S, "die"]))
         problem = "the worker process died (exit status 7)"
         assert (event.outcome, event.problem) == (Outcome.FAILED, problem)
         assert await rig.result([0, "return"]) > 0
 
-    with_rig(check, "fork", servers=1)
 
-
-def test_a_killed_process_that_leaves_a_child():
+async def test_a_killed_process_that_leaves_a_child():
     """Seen off at once, by the kill timer as by the end of the node; the loop is not held up."""
-
-    async def check(rig):
+    async with Rig("fork", servers=2, kill_after_ms=300) as rig:
         assert await rig.result([CHILD_S, "return"]) > 0
         ref = rig.start([CHILD_S, "hang"])
         rig.workers.stop(ref)
@@ -257,44 +162,21 @@ def test_a_killed_process_that_leaves_a_child():
         await closing
         assert time.monotonic() - closing_s < 0.9 * JOIN_S
 
-    with_rig(check, "fork", servers=2, kill_after_ms=300)
 
-
-def test_a_child_that_comes_back_answers_for_nobody():
+async def test_a_child_that_comes_back_answers_for_nobody():
     """What it returns would be taken for the next request's result."""
-
-    async def check(rig):
+    async with Rig("fork_back", servers=1) as rig:
         assert [await rig.result(n) for n in range(3)] == [[n, True] for n in range(3)]
 
-    with_rig(check, "fork_back", servers=1)
 
-
-def test_what_returned_before_the_kill_keeps_its_result():
+async def test_what_returned_before_the_kill_keeps_its_result():
     """The timer rings when the call has ended and the node's loop has not yet been told."""
-
-    async def check(rig):
+    async with Rig("hang", servers=1, kill_after_ms=60_000) as rig:
         await rig.result(0)
         ref = rig.start(0.02)
         rig.workers.stop(ref)
-        until_s = time.monotonic() + LIMIT_S
+        until_s = time.monotonic() + 20.0
         while rig.workers._processes._calls and time.monotonic() < until_s:
             os.sched_yield()  # not a turn of the loop, which must not see the end yet
         rig.workers._kill(ref)
         assert (await rig.end(ref)).outcome is Outcome.DONE
-
-    with_rig(check, "hang", servers=1, kill_after_ms=60_000)
-
-
-@pytest.mark.parametrize("name", ["memory_limit_bytes", "kill_after_ms"])
-def test_an_async_function_cannot_be_held_to_the_limits_of_a_process(name):
-    """It runs on the node's loop whatever `workers` says: one line."""
-
-    async def check(rig):
-        pytest.fail("it was taken")
-
-    with pytest.raises(InputError) as raised:
-        with_rig(check, "soon", **{name: 100_000_000})
-    assert str(raised.value) == (
-        f"test: cluster a: {name}: expected a plain function for it, "
-        "python:handlers_of_tests:soon is async"
-    )

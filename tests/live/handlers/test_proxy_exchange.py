@@ -5,6 +5,7 @@ no good before a request has left."""
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
@@ -40,71 +41,45 @@ def client_of(server, **options):
 
 
 @pytest.mark.parametrize("happens", HAPPENS.values(), ids=HAPPENS)
-def test_what_comes_before_a_request_has_left_sends_it_on_another_connection(run, happens):
+async def test_what_comes_before_a_request_has_left_sends_it_on_another_connection(happens):
     """In the same turn of the loop: it is no answer to it, and nothing of it was sent."""
+    ends, heads = [], []
+    async with scripted(answer(204)) as server:
+        client = client_of(server)
+        await client.warm(1)
+        (connection,) = client._kept.idle
+        exchange = PassedExchange(
+            "POST", "u", ends.append, LIMIT, on_begin=heads.append, on_piece=heads.append
+        )
+        client.dispatch(exchange, POSTED, ())
+        happens(connection)
+        await until(lambda: ends)
+        assert (ends[0].status, len(server.seen), len(heads)) == (204, 1, 1)
+        assert connection not in client._open
+        await client.close()
 
-    async def main():
-        ends, heads = [], []
-        async with scripted(answer(204)) as server:
-            client = client_of(server)
-            await client.warm(1)
-            (connection,) = client._kept.idle
+
+async def test_who_takes_no_whole_answers_gets_known_ones_piece_by_piece_too():
+    """Though others were told all of it at once, by its head."""
+    told = []
+    async with scripted(answer(200, b"ok")) as server:
+        client = client_of(server)
+        for takes_whole in (True, True, False):
+            ends, heads, pieces = [], [], []
             exchange = PassedExchange(
-                "POST", "u", ends.append, LIMIT, on_begin=heads.append, on_piece=heads.append
-            )
-            client.dispatch(exchange, POSTED, ())
-            happens(connection)
-            await until(lambda: ends)
-            assert (ends[0].status, len(server.seen), len(heads)) == (204, 1, 1)
-            assert connection not in client._open
-            await client.close()
-
-    run(main())
-
-
-def test_once_it_has_left_the_same_is_its_answer(run):
-    async def main():
-        ends, heads = [], []
-        async with scripted(answer(204)) as server:
-            client = client_of(server)
-            exchange = PassedExchange(
-                "GET", "u", ends.append, LIMIT, on_begin=heads.append, on_piece=heads.append
+                "GET",
+                "u",
+                ends.append,
+                LIMIT,
+                on_begin=heads.append,
+                on_piece=pieces.append,
+                takes_whole=takes_whole,
             )
             client.dispatch(exchange, REQUEST, ())
-            await until(lambda: ends)
-            assert [head.status for head in heads] == [204]
-            assert ends[0].status == 204
-            assert (client.idle, client.busy) == (1, 0)
-            await client.close()
-
-    run(main())
-
-
-def test_who_takes_no_whole_answers_gets_known_ones_piece_by_piece_too(run):
-    """Though others were told all of it at once, by its head."""
-
-    async def main():
-        told = []
-        async with scripted(answer(200, b"ok")) as server:
-            client = client_of(server)
-            for takes_whole in (True, True, False):
-                ends, heads, pieces = [], [], []
-                exchange = PassedExchange(
-                    "GET",
-                    "u",
-                    ends.append,
-                    LIMIT,
-                    on_begin=heads.append,
-                    on_piece=pieces.append,
-                    takes_whole=takes_whole,
-                )
-                client.dispatch(exchange, REQUEST, ())
-                await until(lambda ends=ends: ends)
-                told.append((len(heads), b"".join(pieces), exchange.at_once is not None))
-            await client.close()
-        assert told == [(0, b"", True), (0, b"", True), (1, b"ok", False)]
-
-    run(main())
+            await until(lambda ends=ends: ends)
+            told.append((len(heads), b"".join(pieces), exchange.at_once is not None))
+        await client.close()
+    assert told == [(0, b"", True), (0, b"", True), (1, b"ok", False)]
 
 
 # --- answers that are played by hand ------------------------------------------------------------
@@ -163,14 +138,15 @@ class Asked:
         return [came for what, came in self.told if what == "end"]
 
 
-async def with_connection(check):
-    """Run the check with a client that has one connection, which is idle, to who says nothing."""
+@asynccontextmanager
+async def with_connection():
+    """A client that has one connection, which is idle, to who says nothing."""
     async with scripted(b"") as server:
         client = client_of(server, again=Again.NEVER)
         await client.warm(1)
         (connection,) = client._kept.idle
         try:
-            await check(client, connection, server)
+            yield client, connection, server
         finally:
             await client.close()
 
@@ -222,10 +198,10 @@ WHOLE = {
 
 @pytest.mark.parametrize("takes_whole", [False, True])
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_whole_answer_is_told_as_it_comes(run, name, takes_whole):
+async def test_a_whole_answer_is_told_as_it_comes(name, takes_whole):
     method, pieces, status, body, is_at_once, is_reused = WHOLE[name]
 
-    async def check(client, connection, _):
+    async with with_connection() as (client, connection, _):
         asked = Asked(client, connection, method, takes_whole=takes_whole)
         before_s = asked.exchange.sent_s
         await play(connection, *pieces)
@@ -245,8 +221,6 @@ def test_a_whole_answer_is_told_as_it_comes(run, name, takes_whole):
         assert asked.exchange.connection is connection.exchange is None
         if is_reused:
             assert connection.idle_since_s == ended.received_s >= before_s
-
-    run(with_connection(check))
 
 
 # By name: what comes, whether a head is told, what of the body is, and why it is not whole.
@@ -272,11 +246,10 @@ NOT_WHOLE = {
 
 @pytest.mark.parametrize("takes_whole", [False, True])
 @pytest.mark.parametrize("name", NOT_WHOLE)
-def test_what_does_not_come_whole_is_told_to_be_broken_off(run, name, takes_whole):
-    """Once, with the reason, and the connection carries nothing any more."""
+async def test_what_does_not_come_whole_is_told_to_be_broken_off(name, takes_whole):
     pieces, has_head, body, why = NOT_WHOLE[name]
 
-    async def check(client, connection, _):
+    async with with_connection() as (client, connection, _):
         asked = Asked(client, connection, takes_whole=takes_whole)
         await play(connection, *pieces)
         (ended,) = asked.ends
@@ -287,39 +260,31 @@ def test_what_does_not_come_whole_is_told_to_be_broken_off(run, name, takes_whol
         assert asked.exchange.at_once is None
         assert (client.idle, client.busy) == (0, 0)
 
-    run(with_connection(check))
-
 
 @pytest.mark.parametrize("takes_whole", [False, True])
-def test_trailers_are_there_when_the_end_is_told(run, takes_whole):
-    async def check(client, connection, _):
+async def test_trailers_are_there_when_the_end_is_told(takes_whole):
+
+    async with with_connection() as (client, connection, _):
         for pieces in ([CHUNKS + b"0\r\nA: b\r\n\r\n"], [CHUNKS, b"0\r\nA: b\r\n\r\n"]):
             asked = Asked(client, connection, takes_whole=takes_whole)
             await play(connection, *pieces)
             assert len(asked.ends) == 1
             assert asked.exchange.trailers == ((b"A", b"b"),)
 
-    run(with_connection(check))
-
 
 @pytest.mark.parametrize("stops_at", ["head", "piece"])
 @pytest.mark.parametrize("pieces", [[HEAD + b"ok"], [HEAD, b"o", b"k"], [ENDLESS + b"ok", b"x"]])
-def test_who_wants_no_more_of_an_answer_hears_no_more_of_it(run, pieces, stops_at):
-    """Not even of what has come with it."""
-
-    async def check(client, connection, _):
+async def test_who_wants_no_more_of_an_answer_hears_no_more_of_it(pieces, stops_at):
+    async with with_connection() as (client, connection, _):
         asked = Asked(client, connection, stops_at=stops_at)
         await play(connection, *pieces)
         assert [what for what, _ in asked.told] == ["head", "piece"][: 1 + (stops_at == "piece")]
         assert (client.idle, client.busy) == (0, 0)
 
-    run(with_connection(check))
 
-
-def test_what_comes_on_an_idle_connection_is_its_end(run):
+async def test_what_comes_on_an_idle_connection_is_its_end():
     """It must not be taken for the answer to the next request, nor may that one be lost."""
-
-    async def check(client, connection, _):
+    async with with_connection() as (client, connection, _):
         await play(connection, SAID)
         assert (client.idle, client.busy) == (0, 0)
         await client.warm(1)
@@ -327,13 +292,10 @@ def test_what_comes_on_an_idle_connection_is_its_end(run):
         await play(other, END)
         assert (client.idle, client.busy) == (0, 0)
 
-    run(with_connection(check))
 
-
-def test_a_known_answer_is_one_from_its_first_byte_on_and_not_to_head(run):
+async def test_a_known_answer_is_one_from_its_first_byte_on_and_not_to_head():
     """What looks like one may stand in the midst of another, which has to be read."""
-
-    async def check(client, connection, _):
+    async with with_connection() as (client, connection, _):
         for length in (b"2", b""):  # the second time it is known, whatever its length
             asked = Asked(client, connection, takes_whole=True)
             await play(connection, HEAD + b"ok")
@@ -349,45 +311,11 @@ def test_a_known_answer_is_one_from_its_first_byte_on_and_not_to_head(run):
         assert asked.exchange.at_once[1] == b""
         assert (client.idle, client.busy) == (0, 0), "the two bytes are nobody's"
 
-    run(with_connection(check))
 
-
-def test_what_is_known_by_its_head_ends_a_connection_that_says_so(run):
-    """Each time it says so, also the second time, when it is not read."""
-    last = HEAD.replace(b"Content", b"Connection: close\r\nContent")
-
-    async def check(client, connection, _):
-        for round_ in range(3):
-            asked = Asked(client, connection, takes_whole=True)
-            await play(connection, last + b"ok")
-            assert (asked.exchange.has_begun, asked.exchange.at_once[1]) == (True, b"ok"), round_
-            assert (asked.ends[0].status, client.idle, client.busy) == (200, 0, 0)
-            await client.warm(1)
-            (connection,) = client._kept.idle
-
-    run(with_connection(check))
-
-
-def test_an_answer_that_was_paused_to_its_end_leaves_a_connection_that_reads(run):
-    async def check(client, connection, server):
-        asked = Asked(client, connection)
-        await play(connection, HEAD)
-        asked.exchange.pause()
-        assert not connection._transport.is_reading()
-        connection.data_received(b"ok")
-        assert (asked.body, client.idle) == (b"ok", 1)
-        server.answers(answer(204))
-        asked = Asked(client, connection)
-        await until(lambda: asked.ends)
-        assert asked.statuses == [204]
-
-    run(with_connection(check))
-
-
-def test_a_long_answer_comes_in_parts_of_which_no_more_than_one_waits(run):
+async def test_a_long_answer_comes_in_parts_of_which_no_more_than_one_waits():
     size = 2**22
 
-    async def check(client, connection, server):
+    async with with_connection() as (client, connection, server):
         head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size
         server.answers(head + b"x" * size)
         asked = Asked(client, connection)
@@ -395,23 +323,3 @@ def test_a_long_answer_comes_in_parts_of_which_no_more_than_one_waits(run):
         sizes = [len(came) for what, came in asked.told if what == "piece"]
         assert sum(sizes) == size
         assert max(sizes) <= READ_BYTES
-
-    run(with_connection(check))
-
-
-def test_an_answer_before_all_of_its_request_has_left_is_the_last_of_its_connection(run):
-    """What is still to leave would stand before the next request."""
-
-    async def check(client, connection, _):
-        ends = []
-        exchange = PassedExchange(
-            "POST", "u", ends.append, LIMIT, on_begin=lambda _: None, on_piece=lambda _: None
-        )
-        client.dispatch(exchange, REQUEST, (b"x" * 2**25,))
-        connection._writes.flush()
-        assert connection._transport.get_write_buffer_size()
-        connection.data_received(SAID)
-        assert ends[0].status == 200
-        assert (client.idle, client.busy) == (0, 0)
-
-    run(with_connection(check))

@@ -69,7 +69,6 @@ def test_what_a_service_sees(name, step):
 
 @pytest.mark.parametrize("name", SEEN)
 def test_what_goes_as_it_is_is_what_a_neighbor_would_send(name):
-    """A client's request that runs at its home, and the same over a hop."""
     head, _, whole = read(SEEN[name][0], 1_000_000)
     own, added = OwnRequest(head, WAY, whole), ((b"A", b"b"),)
     over_a_hop = PassedRequest.decode(own.encode())

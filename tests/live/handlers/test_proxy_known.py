@@ -61,7 +61,6 @@ def learned(*datas):
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused_is_never_known(name):
-    """Whatever has come before."""
     assert learned(*WHOLE).find(REFUSED[name][1]) is None
 
 

@@ -50,21 +50,19 @@ def no_threads():
 
 
 class Played:
-    """What is run with workers in a loop, and what they say."""
+    """Workers in a loop, and what they say."""
 
-    def __init__(self, make, main):
+    def __init__(self, make):
         self.ends = []
+        self.timers = Timers(asyncio.get_running_loop())
+        self.workers = make(self)
 
-        async def limited():
-            self.timers = Timers(asyncio.get_running_loop())
-            self.workers = make(self)
-            try:
-                await main(self)
-            finally:
-                await self.workers.close()
-                self.timers.close()
+    async def __aenter__(self):
+        return self
 
-        asyncio.run(asyncio.wait_for(limited(), 20.0))
+    async def __aexit__(self, *_):
+        await self.workers.close()
+        self.timers.close()
 
     def on_end(self, event, at_s):
         assert at_s is None
@@ -75,16 +73,15 @@ class Played:
         return self.ends[-1]
 
 
-def in_threads(function, main, **fields):
+def in_threads(function, **fields):
     cluster = Cluster(id="a", servers=4, handler="python:m:f", **fields)
-    return Played(lambda played: SyncWorkers(function, cluster, played.timers, played.on_end), main)
+    return Played(lambda played: SyncWorkers(function, cluster, played.timers, played.on_end))
 
 
 # --- threads ----------------------------------------------------------------------------------
 
 
 def test_there_are_as_many_threads_as_there_ever_were_jobs_at_a_time():
-    """None of which holds up the end of the process."""
     threads, seen = ServerThreads(), []
     first, second = threading.Event(), threading.Event()
 
@@ -111,10 +108,9 @@ def test_there_are_as_many_threads_as_there_ever_were_jobs_at_a_time():
     assert all(thread.daemon for thread in seen)
 
 
-def test_where_there_is_no_thread_a_request_fails_and_the_next_one_does_not(no_threads):
+async def test_where_there_is_no_thread_a_request_fails_and_the_next_one_does_not(no_threads):
     """Not while it is being started: whoever starts it is not done with that."""
-
-    async def main(played):
+    async with in_threads(len) as played:
         no_threads(True)
         played.workers.start(command(1))
         assert played.ends == []
@@ -126,11 +122,10 @@ def test_where_there_is_no_thread_a_request_fails_and_the_next_one_does_not(no_t
         assert (await played.end(2)).outcome is Outcome.DONE
         assert played.workers._contexts == {}
 
-    in_threads(len, main)
 
+async def test_where_there_is_no_thread_no_process_is_kept_for_it(no_threads):
 
-def test_where_there_is_no_thread_no_process_is_kept_for_it(no_threads):
-    async def main(played):
+    async with in_threads(len, workers="process") as played:
         no_threads(True)
         played.workers.start(command(1))
         no_threads(False)
@@ -142,10 +137,8 @@ def test_where_there_is_no_thread_no_process_is_kept_for_it(no_threads):
         await played.workers.close()
         assert living.kills == 1, "none outlives the node"
 
-    in_threads(len, main, workers="process")
 
-
-def test_work_that_raises_is_a_failure_and_its_thread_goes_on():
+async def test_work_that_raises_is_a_failure_and_its_thread_goes_on():
     """Whatever it is: else a server would be lost for good."""
 
     def work(ref):
@@ -153,7 +146,7 @@ def test_work_that_raises_is_a_failure_and_its_thread_goes_on():
             raise SystemExit(3)
         return CallResult(b"1")
 
-    async def main(played):
+    async with Played(lambda played: PooledWorkers(played.on_end)) as played:
         for ref in (1, 2):
             played.workers.run(command(ref), work, ref)
             await played.end(ref)
@@ -161,10 +154,8 @@ def test_work_that_raises_is_a_failure_and_its_thread_goes_on():
         assert played.ends[0].problem == "SystemExit: 3"
         assert played.workers._threads._started == 1
 
-    Played(lambda played: PooledWorkers(played.on_end), main)
 
-
-def test_a_function_in_a_thread_sees_that_its_result_is_not_wanted():
+async def test_a_function_in_a_thread_sees_that_its_result_is_not_wanted():
     """And no other one does. What it returns is told all the same, and nothing of it is kept."""
     running, go_on, seen = [], threading.Event(), {}
 
@@ -174,7 +165,7 @@ def test_a_function_in_a_thread_sees_that_its_result_is_not_wanted():
         seen[ctx.id] = ctx.cancelled
         return payload
 
-    async def main(played):
+    async with in_threads(f) as played:
         played.workers.start(command(1, began_s=time.monotonic() - 5.0))
         played.workers.start(command(2))
         await until(lambda: len(running) == 2)
@@ -193,10 +184,8 @@ def test_a_function_in_a_thread_sees_that_its_result_is_not_wanted():
         assert ends[2].service_s < 5.0
         assert (played.workers._contexts, played.workers._stopped) == ({}, {})
 
-    in_threads(f, main)
 
-
-def test_where_there_is_no_process_nothing_is_killed():
+async def test_where_there_is_no_process_nothing_is_killed():
     """A thread runs on, whatever a cluster says; nor is anything done to what has ended."""
     running, go_on = [], threading.Event()
 
@@ -205,7 +194,7 @@ def test_where_there_is_no_process_nothing_is_killed():
         go_on.wait()
         return payload
 
-    async def main(played):
+    async with in_threads(f, kill_after_ms=1.0) as played:
         errors = []
         asyncio.get_running_loop().set_exception_handler(lambda _, told: errors.append(told))
         played.workers.start(command())
@@ -219,14 +208,12 @@ def test_where_there_is_no_process_nothing_is_killed():
         assert (await played.end()).outcome is Outcome.DONE
         assert (played.workers._stopped, played.workers._contexts) == ({}, {})
 
-    in_threads(f, main, kill_after_ms=1.0)
 
-
-def test_what_has_ended_is_not_to_be_killed_any_more():
-    """Its timer goes with it."""
+async def test_what_has_ended_is_not_to_be_killed_any_more():
     go_on = threading.Event()
-
-    async def main(played):
+    async with in_threads(
+        lambda payload: go_on.wait(60.0) and payload, kill_after_ms=3_600_000.0
+    ) as played:
         played.workers.start(command())
         played.workers.stop(1)
         (timer,) = played.workers._stopped.values()
@@ -235,8 +222,6 @@ def test_what_has_ended_is_not_to_be_killed_any_more():
         go_on.set()
         await played.end()
         assert timer.ring is None
-
-    in_threads(lambda payload: go_on.wait(60.0) and payload, main, kill_after_ms=3_600_000.0)
 
 
 def test_plain_functions_go_to_threads_or_processes_and_async_ones_to_the_loop(monkeypatch):
@@ -260,11 +245,11 @@ def test_plain_functions_go_to_threads_or_processes_and_async_ones_to_the_loop(m
 # --- on the loop ------------------------------------------------------------------------------
 
 
-def on_the_loop(function, main):
-    return Played(lambda played: AsyncWorkers(function, "a", played.on_end), main)
+def on_the_loop(function):
+    return Played(lambda played: AsyncWorkers(function, "a", played.on_end))
 
 
-def test_what_runs_on_the_loop_is_cancelled_with_the_node_and_waited_for():
+async def test_what_runs_on_the_loop_is_cancelled_with_the_node_and_waited_for():
     """It may let go of what it holds, and knows why."""
     seen = []
 
@@ -275,7 +260,7 @@ def test_what_runs_on_the_loop_is_cancelled_with_the_node_and_waited_for():
             await turn()
             seen.append((ctx.id, ctx.cancelled))
 
-    async def main(played):
+    async with on_the_loop(f) as played:
         for ref in (1, 2):
             played.workers.start(command(ref))
         await turn()
@@ -284,10 +269,8 @@ def test_what_runs_on_the_loop_is_cancelled_with_the_node_and_waited_for():
         await until(lambda: not played.workers._running)
         assert [event.outcome for event in played.ends] == [Outcome.CANCELLED] * 2
 
-    on_the_loop(f, main)
 
-
-def test_what_does_not_heed_that_the_node_ends_is_not_waited_for(monkeypatch):
+async def test_what_does_not_heed_that_the_node_ends_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(handler_module, "END_S", 0.01)
     told, go_on = [], asyncio.Event()
 
@@ -298,15 +281,13 @@ def test_what_does_not_heed_that_the_node_ends_is_not_waited_for(monkeypatch):
             except asyncio.CancelledError:
                 told.append(payload)
 
-    async def main(played):
+    async with on_the_loop(f) as played:
         played.workers.start(command())
         await turn()
         await played.workers.close()
         assert (told, played.ends) == ([[1]], [])
         go_on.set()
         assert (await played.end()).outcome is Outcome.DONE
-
-    on_the_loop(f, main)
 
 
 # --- processes, without one -------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 
 import msgspec
 import pytest
@@ -11,10 +10,9 @@ import pytest
 from spillover.core.overflow.events import Start
 from spillover.live.engine.timers import Timers
 from spillover.live.handlers.make import make_unlike_workers
-from spillover.model.request import Outcome, Request
+from spillover.model.request import Request
 from spillover.model.topology import Cluster
 from spillover.model.unlike_servers import Server, UnlikeServers
-from support import HANDLERS
 from support.loop import until
 
 LIMIT_S = 60.0
@@ -85,89 +83,54 @@ def server(name, rate=1.0, handler=None):
 # --- sleep ----------------------------------------------------------------------------------------
 
 
-def test_alone_a_request_takes_its_work_by_the_speed(run):
-    async def main():
-        rig = Rig(server("big", 4.0), server("small", 0.5), by_hand=True)
-        big, small = rig.start(0, {"service_ms": 100}), rig.start(1, {"service_ms": 100})
-        rig.move_to(10.0)
-        assert rig.ends[big][1] == pytest.approx(0.025)
-        assert rig.ends[small][1] == pytest.approx(0.2)
-        assert rig.ends[small][0].service_s == pytest.approx(0.2)
-        assert msgspec.json.decode(rig.ends[small][0].result) == {"service_ms": 200.0}
-        await close(rig)
-
-    run(main())
+async def test_alone_a_request_takes_its_work_by_the_speed():
+    rig = Rig(server("big", 4.0), server("small", 0.5), by_hand=True)
+    big, small = rig.start(0, {"service_ms": 100}), rig.start(1, {"service_ms": 100})
+    rig.move_to(10.0)
+    assert rig.ends[big][1] == pytest.approx(0.025)
+    assert rig.ends[small][1] == pytest.approx(0.2)
+    assert rig.ends[small][0].service_s == pytest.approx(0.2)
+    assert msgspec.json.decode(rig.ends[small][0].result) == {"service_ms": 200.0}
+    await close(rig)
 
 
-def test_what_says_nothing_of_its_work_has_that_of_the_cluster(run):
-    async def main():
-        rig = Rig(server("big", 4.0), server("small", 0.5), by_hand=True, service_ms=100.0)
-        big, small = rig.start(0, {}), rig.start(1, {})
-        rig.move_to(10.0)
-        assert rig.ends[big][1] == pytest.approx(0.025)
-        assert rig.ends[small][1] == pytest.approx(0.2)
-        await close(rig)
-
-    run(main())
+async def test_what_says_nothing_of_its_work_has_that_of_the_cluster():
+    rig = Rig(server("big", 4.0), server("small", 0.5), by_hand=True, service_ms=100.0)
+    big, small = rig.start(0, {}), rig.start(1, {})
+    rig.move_to(10.0)
+    assert rig.ends[big][1] == pytest.approx(0.025)
+    assert rig.ends[small][1] == pytest.approx(0.2)
+    await close(rig)
 
 
-def test_a_payload_that_no_emulated_server_can_run_is_told_at_once(run):
-    async def main():
-        rig = Rig(server("one"), server("two"))
-        assert "service_ms" in rig.workers.problem_with(msgspec.Raw(b'{"service_ms": -1}'))
-        await close(rig)
-
-    run(main())
-
-
-def test_what_takes_no_time_ends_at_once(run):
-    async def main():
-        rig = Rig(server("one"))
-        ref = rig.start(0, {"service_ms": 0})
-        assert rig.ends[ref][0].outcome is Outcome.DONE
-        rig.workers.stop(ref)  # of no account any more
-        await close(rig)
-
-    run(main())
+async def test_a_payload_that_no_emulated_server_can_run_is_told_at_once():
+    rig = Rig(server("one"), server("two"))
+    assert "service_ms" in rig.workers.problem_with(msgspec.Raw(b'{"service_ms": -1}'))
+    await close(rig)
 
 
 # --- others ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def importable(monkeypatch):
-    """The module of handlers is in the working directory, as users' modules are."""
-    monkeypatch.chdir(HANDLERS)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-
-
 @pytest.mark.usefixtures("importable")
-def test_each_server_has_its_own_handler(run):
-    """The cluster's where a server has none; as many calls at a time as it is given."""
-
-    async def main():
-        own = "python:handlers_of_tests:soon"
-        rig = Rig(server("one"), server("two", 1.0, own), handler="python:handlers_of_tests:echo")
-        first, second = rig.start(0, "x"), rig.start(1, "y")
-        echoed, _ = await rig.end(first)
-        assert msgspec.json.decode(echoed.result)["echo"] == "x"
-        said, _ = await rig.end(second)
-        assert msgspec.json.decode(said.result) == "y"
-        many = [rig.start(0, n) for n in range(8)]
-        for n, ref in enumerate(many):
-            told, _ = await rig.end(ref)
-            assert msgspec.json.decode(told.result)["echo"] == n
-        await close(rig)
-
-    run(main())
+async def test_each_server_has_its_own_handler():
+    own = "python:handlers_of_tests:soon"
+    rig = Rig(server("one"), server("two", 1.0, own), handler="python:handlers_of_tests:echo")
+    first, second = rig.start(0, "x"), rig.start(1, "y")
+    echoed, _ = await rig.end(first)
+    assert msgspec.json.decode(echoed.result)["echo"] == "x"
+    said, _ = await rig.end(second)
+    assert msgspec.json.decode(said.result) == "y"
+    many = [rig.start(0, n) for n in range(8)]
+    for n, ref in enumerate(many):
+        told, _ = await rig.end(ref)
+        assert msgspec.json.decode(told.result)["echo"] == n
+    await close(rig)
 
 
-def test_how_long_a_success_usually_takes_goes_by_the_speed_of_its_server(run):
-    async def main():
-        handler = "http:http://127.0.0.1:9/"
-        rig = Rig(server("one", 4.0, handler), server("two", 0.5, handler), service_ms=40.0)
-        usual_s = [one.upstreams._usual_s for one in rig.workers._servers]
-        assert usual_s == pytest.approx([0.01, 0.08])
-        await close(rig)
-
-    run(main())
+async def test_how_long_a_success_usually_takes_goes_by_the_speed_of_its_server():
+    handler = "http:http://127.0.0.1:9/"
+    rig = Rig(server("one", 4.0, handler), server("two", 0.5, handler), service_ms=40.0)
+    usual_s = [one.upstreams._usual_s for one in rig.workers._servers]
+    assert usual_s == pytest.approx([0.01, 0.08])
+    await close(rig)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -54,31 +55,26 @@ def told(caplog, monkeypatch):
     return lines
 
 
-def with_upstreams(count, main, usual_s=0.0, *, stays=True):
+@asynccontextmanager
+async def with_upstreams(count, usual_s=0.0, *, stays=True):
     """So many, all of which can be reached, at first or as long as this runs, and what the node has
     heard of them."""
-
-    async def run():
-        writers = []
-        server = await asyncio.start_server(
-            lambda _, writer: writers.append(writer), "127.0.0.1", 0
-        )
-        port = server.sockets[0].getsockname()[1]
-        urls = [UpstreamUrl(f"http://127.0.0.1:{port}", f"/{n}") for n in range(count)]
-        health = []
-        upstreams = Upstreams(urls, 4, usual_s, health.append)
-        try:
-            await until(lambda: not upstreams._looking)  # the first look has found them
-            if not stays:
-                server.close()
-            await main(upstreams, health)
-        finally:
-            await upstreams.close()
+    writers = []
+    server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    urls = [UpstreamUrl(f"http://127.0.0.1:{port}", f"/{n}") for n in range(count)]
+    health = []
+    upstreams = Upstreams(urls, 4, usual_s, health.append)
+    try:
+        await until(lambda: not upstreams._looking)  # the first look has found them
+        if not stays:
             server.close()
-            for writer in writers:
-                writer.close()
-
-    asyncio.run(run())
+        yield upstreams, health
+    finally:
+        await upstreams.close()
+        server.close()
+        for writer in writers:
+            writer.close()
 
 
 def places(upstreams, times, tried=(), now_s=FAR_S):
@@ -87,8 +83,8 @@ def places(upstreams, times, tried=(), now_s=FAR_S):
     return [None if one is None else one.place for one in chosen]
 
 
-def test_the_least_busy_comes_first_and_ties_go_round(clock):
-    async def main(upstreams, health):
+async def test_the_least_busy_comes_first_and_ties_go_round(clock):
+    async with with_upstreams(3) as (upstreams, _):
         first, second, third = upstreams._all
         assert places(upstreams, 4) == [0, 1, 2, 0]
         second.running = 1
@@ -98,13 +94,9 @@ def test_the_least_busy_comes_first_and_ties_go_round(clock):
         third.up = False
         assert places(upstreams, 2, tried=[first]) == [1, 1]
 
-    with_upstreams(3, main)
 
-
-def test_who_asks_to_be_left_alone_is_so_long_but_not_for_ever(clock, told):
-    """And the node is told how long to wait once all have asked."""
-
-    async def main(upstreams, health):
+async def test_who_asks_to_be_left_alone_is_so_long_but_not_for_ever(clock, told):
+    async with with_upstreams(2) as (upstreams, _):
         first, second = upstreams._all
         assert upstreams.rest_s(FAR_S) is None
         upstreams.leave_alone(first, CallResult(problem="busy", retry_after_s=5.0))
@@ -123,8 +115,6 @@ def test_who_asks_to_be_left_alone_is_so_long_but_not_for_ever(clock, told):
         words = "upstream is left alone"
         assert told() == [(words, first.name, 5.0), (words, second.name, ALONE_S_MAX)]
 
-    with_upstreams(2, main)
-
 
 def fail_until_passed_over(upstreams, upstream, clock):
     """How long it is passed over then."""
@@ -135,10 +125,8 @@ def fail_until_passed_over(upstreams, upstream, clock):
     raise AssertionError(upstream.failures)
 
 
-def test_who_fails_more_than_others_comes_last_for_longer_and_longer(clock, told):
-    """Until it has worked; nobody else is there to be asked where there is one alone."""
-
-    async def main(upstreams, health):
+async def test_who_fails_more_than_others_comes_last_for_longer_and_longer(clock, told):
+    async with with_upstreams(2) as (upstreams, _):
         first, second = upstreams._all
         pauses = []
         for _ in range(7):
@@ -156,24 +144,19 @@ def test_who_fails_more_than_others_comes_last_for_longer_and_longer(clock, told
         upstreams.worked(first, 1.0)
         assert fail_until_passed_over(upstreams, first, clock) == pytest.approx(1.0)
 
-    with_upstreams(2, main)
 
-
-def test_the_only_one_is_passed_over_for_nobody(clock):
-    async def main(upstreams, health):
+async def test_the_only_one_is_passed_over_for_nobody(clock):
+    async with with_upstreams(1) as (upstreams, _):
         (only,) = upstreams._all
         for _ in range(100):
             upstreams.failed(only, 1.0)
         assert only.passed_over_until_s <= clock.now_s
         assert places(upstreams, 1) == [0]
 
-    with_upstreams(1, main)
 
-
-def test_a_failure_that_comes_at_once_does_not_make_it_the_least_busy(clock):
+async def test_a_failure_that_comes_at_once_does_not_make_it_the_least_busy(clock):
     """It counts as busy for as long as a success usually takes."""
-
-    async def main(upstreams, health):
+    async with with_upstreams(2) as (upstreams, _):
         first, second = upstreams._all
         upstreams.failed(first, 100.0)
         assert first.running == 0, "it took as long as a success"
@@ -184,30 +167,24 @@ def test_a_failure_that_comes_at_once_does_not_make_it_the_least_busy(clock):
         assert places(upstreams, 2) == [1, 1]
         await until(lambda: first.running == 0)
 
-    with_upstreams(2, main)
-
 
 @pytest.mark.parametrize(
     ("servers", "connections"), [(1, 2 * TOKENS_MAX), (TOKENS_MAX + 1, 2 * (TOKENS_MAX + 1))]
 )
-def test_connections_suffice_for_all_servers_there_may_ever_be(servers, connections):
+async def test_connections_suffice_for_all_servers_there_may_ever_be(servers, connections):
     """Twice, with some to spare: those of stopped requests are gone only a moment later. Their
     number is changed while nodes run."""
-
-    async def main():
-        timers = Timers(asyncio.get_running_loop())
-        cluster = Cluster(id="a", servers=servers, handler="http:http://127.0.0.1:9,http://[::1]:9")
-        workers = make_workers(cluster, "test", timers, lambda *_: None, lambda _: None)
-        for upstream in workers.upstreams._all:
-            assert upstream.client.connections_max == connections + CONNECTIONS_SPARE
-        await workers.close()
-        timers.close()
-
-    asyncio.run(main())
+    timers = Timers(asyncio.get_running_loop())
+    cluster = Cluster(id="a", servers=servers, handler="http:http://127.0.0.1:9,http://[::1]:9")
+    workers = make_workers(cluster, "test", timers, lambda *_: None, lambda _: None)
+    for upstream in workers.upstreams._all:
+        assert upstream.client.connections_max == connections + CONNECTIONS_SPARE
+    await workers.close()
+    timers.close()
 
 
-def test_the_node_hears_of_the_last_one_that_goes(clock, told):
-    async def main(upstreams, health):
+async def test_the_node_hears_of_the_last_one_that_goes(clock, told):
+    async with with_upstreams(2) as (upstreams, health):
         first, second = upstreams._all
         assert (first.client.idle, second.client.idle) == (1, 1), "the first look has left them"
         upstreams.unreachable(first, "refused")
@@ -228,13 +205,9 @@ def test_the_node_hears_of_the_last_one_that_goes(clock, told):
         words = "upstream can be reached again"
         assert sorted(told()[2:]) == [(words, one.name) for one in (first, second)]
 
-    with_upstreams(2, main)
 
-
-def test_the_node_hears_of_one_that_is_back_while_the_others_want_to_be_left_alone(clock):
-    """It is the only one that can be asked. Where another one can, nothing is told."""
-
-    async def main(upstreams, health):
+async def test_the_node_hears_of_one_that_is_back_while_the_others_want_to_be_left_alone(clock):
+    async with with_upstreams(2) as (upstreams, health):
         first, second = upstreams._all
         upstreams.unreachable(first, "refused")
         await until(lambda: first.up and not upstreams._looking)
@@ -248,13 +221,9 @@ def test_the_node_hears_of_one_that_is_back_while_the_others_want_to_be_left_alo
         await until(lambda: first.up and not upstreams._looking)
         assert health == [True], "it need not be left alone any more"
 
-    with_upstreams(2, main)
 
-
-def test_who_is_looked_for_is_so_again_and_again(clock):
-    """And it is known why it was not found when that was last so."""
-
-    async def main(upstreams, health):
+async def test_who_is_looked_for_is_so_again_and_again(clock):
+    async with with_upstreams(1, stays=False) as (upstreams, health):
         (only,) = upstreams._all
         upstreams.unreachable(only, "gone")
         assert upstreams.problem() == f"upstream {only.name} cannot be reached: gone"
@@ -264,27 +233,9 @@ def test_who_is_looked_for_is_so_again_and_again(clock):
         assert health == [False]
         assert len(upstreams._looking) == 1
 
-    with_upstreams(1, main, stays=False)
 
-
-def test_of_many_the_first_that_cannot_be_reached_is_named(clock):
-    async def main(upstreams, health):
-        second, third = upstreams._all[1:]
-        upstreams.unreachable(third, "no route")
-        upstreams.unreachable(second, "refused")
-        many = "none of 3 upstreams can be reached"
-        assert upstreams.problem() == f"{many}, {second.name} among them: refused"
-        assert upstreams.rest_s(FAR_S) is None
-        upstreams.leave_alone(upstreams._all[0], CallResult(problem="busy", retry_after_s=5.0))
-        assert upstreams.rest_s(FAR_S) == 5.0, "of those that can be reached"
-
-    with_upstreams(3, main, stays=False)
-
-
-def test_a_success_speaks_for_an_upstream_and_one_that_is_passed_over_is_so_once(clock, told):
-    """The more of them, the more failures it takes; and its pause does not grow meanwhile."""
-
-    async def main(upstreams, health):
+async def test_a_success_speaks_for_an_upstream_and_one_that_is_passed_over_is_so_once(clock, told):
+    async with with_upstreams(2) as (upstreams, _):
         first = upstreams._all[0]
         upstreams.failed(first, 1.0)
         once = first.failures
@@ -297,8 +248,6 @@ def test_a_success_speaks_for_an_upstream_and_one_that_is_passed_over_is_so_once
             upstreams.failed(first, 1.0)
         assert (first.passed_over_until_s, first.pause_s) == (until_s, 2 * pause_s)
         assert len(told()) == 1
-
-    with_upstreams(2, main)
 
 
 @pytest.mark.parametrize(

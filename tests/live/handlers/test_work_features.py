@@ -42,7 +42,6 @@ def features(source, work):
     ],
 )
 def test_clients_and_neighbors_requests_say_the_same(source, expected):
-    """A client's as the door has it, a neighbor's as it has travelled, and a payload."""
     assert features(source, passed()) == expected
     assert features(source, passed().encode()) == expected
     assert features(source, memoryview(passed().encode())) == expected

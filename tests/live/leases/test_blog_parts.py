@@ -75,17 +75,15 @@ def test_leases_that_nobody_watches_over_last_until_they_are_given_back():
     ("is_set", "stands", "winner"),
     [(1, "n1", "n1"), (1, None, "n1"), (1, "n2", "n1"), (0, "n2", "n2"), (0, None, "")],
 )
-def test_whoever_set_the_mark_has_won_whatever_happened_since(is_set, stands, winner):
+async def test_whoever_set_the_mark_has_won_whatever_happened_since(is_set, stands, winner):
     """Between the two commands another one may clear it, and yet another one set it."""
     answers = {"HSETNX": b":%d\r\n" % is_set, "HGET": bulk(stands)}
 
-    async def story(url):
+    with scripted_redis(lambda words: answers[words[0]]) as server:
+        url = server.url
         store = RedisBlogStore(url, "g", timeout_s=LIMIT_S)
         assert await store.set_grab_if_free(3, "n1") == winner
         await store.close()
-
-    with scripted_redis(lambda words: answers[words[0]]) as server:
-        asyncio.run(story(server.url))
         key = "{spillover:g}:grab"
         assert server.asked == [["HSETNX", key, "3", "n1"], ["HGET", key, "3"]]
 
@@ -109,8 +107,6 @@ ASK = ev.AskJoin(3, 1.0)
 
 
 def test_an_ask_is_answered_or_has_failed_and_a_bug_is_logged_in_full(caplog):
-    """Not what Redis or an operator has done."""
-
     async def story(error):
         async def operation(ask):
             await turn()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from spillover.live.leases.blog_store import RedisBlogStore
 from spillover.sim.leases.blog import BlogStore
 
 
-def test_the_steps_as_written(redis_server, redis_servers):
-    """Each in one round trip, and alike in memory."""
+async def test_the_steps_as_written(redis_server, redis_servers):
     steps = [
         ("grabbed", (0,), False),
         ("owner", (0,), None),
@@ -31,17 +28,14 @@ def test_the_steps_as_written(redis_server, redis_servers):
         ("grabbed", (0,), False),
     ]
 
-    async def story():
-        twin = BlogStore()
-        store = RedisBlogStore(redis_server.url, redis_servers.new_name())
-        for count, (operation, arguments, expected) in enumerate(steps, start=1):
-            if operation == "clear_both":
-                twin.clear_grab(*arguments)
-                twin.clear_allocation(*arguments)
-            else:
-                assert getattr(twin, operation)(*arguments) == expected
-            assert await getattr(store, operation)(*arguments) == expected
-            assert store.round_trips == count
-        await store.close()
-
-    asyncio.run(story())
+    twin = BlogStore()
+    store = RedisBlogStore(redis_server.url, redis_servers.new_name())
+    for count, (operation, arguments, expected) in enumerate(steps, start=1):
+        if operation == "clear_both":
+            twin.clear_grab(*arguments)
+            twin.clear_allocation(*arguments)
+        else:
+            assert getattr(twin, operation)(*arguments) == expected
+        assert await getattr(store, operation)(*arguments) == expected
+        assert store.round_trips == count
+    await store.close()

@@ -9,11 +9,9 @@ from contextlib import suppress
 import pytest
 
 from spillover.live.leases.completion import Completion, MemberFailed
-from spillover.live.leases.group import LeaseGroup
 from spillover.model.errors import InputError, RunError
 from support.loop import turn
 
-NOWHERE = "redis://127.0.0.1:1/0"
 LIMIT_S = 20.0
 
 
@@ -32,8 +30,6 @@ def logged(caplog):
 
 
 def test_entry_is_decided_once():
-    """By the first that comes: let in is let in, refused is refused."""
-
     async def story(one):
         one.let_in()
         one.let_in()
@@ -50,8 +46,6 @@ def test_entry_is_decided_once():
 
 
 def test_entry_is_waited_for_and_ends_with_the_member():
-    """Whoever enters learns of either, without being let in."""
-
     async def story(one):
         entering = asyncio.create_task(one.entered())
         await turn()
@@ -89,8 +83,6 @@ def test_giving_up_is_logged_unless_somebody_waits(caplog):
 
 
 def test_an_error_of_its_own_is_always_logged_with_where_it_was(caplog):
-    """The first one is told to whoever waits."""
-
     async def story(one):
         waiting = asyncio.create_task(one.wait())
         await turn()
@@ -104,24 +96,5 @@ def test_an_error_of_its_own_is_always_logged_with_where_it_was(caplog):
         assert set(logged(caplog)) == {"member has failed, and serves nothing member=n1"}
         with pytest.raises(MemberFailed, match="a bug"):
             await one.wait()
-
-    runs(story)
-
-
-def test_whoever_waits_for_a_member_that_was_left_while_it_entered_is_not_kept():
-    """It ends by being given up, as Redis never answered."""
-
-    async def story(_):
-        member = LeaseGroup(
-            NOWHERE, "g", node="n1", partitions=1, handler=lambda *_: None, renewer="thread"
-        )
-        entering = asyncio.create_task(member.__aenter__())
-        await turn()
-        waiting = asyncio.create_task(member.wait())
-        await turn()
-        entering.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await entering
-        await waiting
 
     runs(story)

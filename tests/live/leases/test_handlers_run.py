@@ -21,15 +21,6 @@ from support.loop import turn, until
 from support.scripted_redis import bulk, rows, scripted_redis
 
 NOWHERE = "redis://127.0.0.1:1/0"
-LIMIT_S = 20.0
-
-
-def runs(main):
-    async def limited():
-        async with asyncio.timeout(LIMIT_S):
-            await main()
-
-    asyncio.run(limited())
 
 
 # --- which function ---------------------------------------------------------------------------
@@ -104,8 +95,7 @@ class Runs:
         return [why for _, why in sorted(self.ended, key=lambda one: one[0].partition)]
 
 
-def test_a_handler_on_a_thread_keeps_no_process_alive():
-    """Each has one of its own, whose name tells the partition, and its lease."""
+async def test_a_handler_on_a_thread_keeps_no_process_alive():
     seen = []
 
     def handle(partition, epoch, stop_event):
@@ -114,16 +104,11 @@ def test_a_handler_on_a_thread_keeps_no_process_alive():
         seen.append((partition, epoch, thread.name, thread.daemon))
         assert (lease.partition, lease.epoch, lease.stop_event) == (partition, epoch, stop_event)
 
-    async def main():
-        assert await Runs(handle).until_ended() == [None, None]
-
-    runs(main)
+    assert await Runs(handle).until_ended() == [None, None]
     assert sorted(seen) == [(0, 7, "partition-0", True), (1, 8, "partition-1", True)]
 
 
-def test_a_failure_is_told_with_its_traceback(caplog):
-    """Also that of a handler which a decorator has made return what nobody awaits."""
-
+async def test_a_failure_is_told_with_its_traceback(caplog):
     async def never_awaited():
         raise AssertionError
 
@@ -132,65 +117,52 @@ def test_a_failure_is_told_with_its_traceback(caplog):
             return never_awaited()
         raise ValueError("x" * 1_000_000)
 
-    async def main():
-        cut, returned = await Runs(handle).until_ended()
-        assert cut.startswith("ValueError: xxx")
-        assert returned == "TypeError: the handler returned a coroutine: nothing of it has run"
-
-    runs(main)
+    cut, returned = await Runs(handle).until_ended()
+    assert cut.startswith("ValueError: xxx")
+    assert returned == "TypeError: the handler returned a coroutine: nothing of it has run"
     said = {one.msg.fields["partition"]: one.msg.fields for one in caplog.records}
     assert "in handle" in said[0]["traceback"]
     assert len(said[0]["traceback"]) < 50_000
 
 
-def test_what_a_handler_on_a_thread_raised_is_its_problem_unless_it_was_fenced():
+async def test_what_a_handler_on_a_thread_raised_is_its_problem_unless_it_was_fenced():
     def handle(partition, epoch, _):
         raise SystemExit(3) if partition else Fenced(partition, epoch, "seen")
 
-    async def main():
-        assert await Runs(handle).until_ended() == [None, "SystemExit: 3"]
-
-    runs(main)
+    assert await Runs(handle).until_ended() == [None, "SystemExit: 3"]
 
 
-def test_cancelling_ends_one_handler_on_the_loop_and_fencing_all_of_them():
+async def test_cancelling_ends_one_handler_on_the_loop_and_fencing_all_of_them():
     """That it was cancelled is its own fault only where its lease lasts."""
 
     async def handle(partition, epoch, stop_event):
         await asyncio.Event().wait()
 
-    async def main():
-        both = Runs(handle)
-        await turn(0)
-        both.runner.cancel(0, 8)
-        both.runner.cancel(1, 7)
-        await turn()
-        assert both.ended == []
-        both.runner.cancel(0, 7)
-        await until(lambda: both.ended)
-        assert both.ended == [(both.granted[0], "it cancelled itself")]
-        assert list(both.runner._tasks) == [(1, 8)]
-        both.runner.fence_all()
-        assert (both.granted[0].is_over, both.granted[1].is_over) == (False, True)
-        assert await both.until_ended() == ["it cancelled itself", None]
-
-    runs(main)
+    both = Runs(handle)
+    await turn(0)
+    both.runner.cancel(0, 8)
+    both.runner.cancel(1, 7)
+    await turn()
+    assert both.ended == []
+    both.runner.cancel(0, 7)
+    await until(lambda: both.ended)
+    assert both.ended == [(both.granted[0], "it cancelled itself")]
+    assert list(both.runner._tasks) == [(1, 8)]
+    both.runner.fence_all()
+    assert (both.granted[0].is_over, both.granted[1].is_over) == (False, True)
+    assert await both.until_ended() == ["it cancelled itself", None]
 
 
-def test_where_there_is_no_room_for_a_thread_the_handler_has_failed():
+async def test_where_there_is_no_room_for_a_thread_the_handler_has_failed():
     """As if it had raised, and never before whoever started it goes on."""
-
-    async def main():
-        threading.stack_size(1 << 62)
-        try:
-            both = Runs(lambda *_: None)
-        finally:
-            threading.stack_size(0)
-        assert both.ended == []
-        told = await both.until_ended()
-        assert [why.startswith("RuntimeError: ") for why in told] == [True, True]
-
-    runs(main)
+    threading.stack_size(1 << 62)
+    try:
+        both = Runs(lambda *_: None)
+    finally:
+        threading.stack_size(0)
+    assert both.ended == []
+    told = await both.until_ended()
+    assert [why.startswith("RuntimeError: ") for why in told] == [True, True]
 
 
 # --- what a member is made with ---------------------------------------------------------------
@@ -202,10 +174,9 @@ def member(node="a", kind=LeaseGroup, url=NOWHERE, **given):
 
 
 @pytest.mark.parametrize("rule", ["guarded", "blog"])
-def test_each_member_is_another_process_of_its_id(rule):
-    """By whatever rule: it joins as itself, by a mark that no other one has, and hangs up."""
-
-    async def main():
+async def test_each_member_is_another_process_of_its_id(rule):
+    joined = rows(b":1\r\n", b":40\r\n", bulk("e"))
+    with scripted_redis(lambda words: b":0\r\n" if words[0] == "HEXISTS" else joined) as server:
         for _ in range(2):
             parts = member(url=server.url, rule=rule)._parts
             answer = await parts.operations[ev.AskJoin](ev.AskJoin(0, 0.0))
@@ -214,10 +185,6 @@ def test_each_member_is_another_process_of_its_id(rule):
                 await parts.operations[ev.AskMarked](ev.AskMarked(0, 0.0, 1))
             await parts.close()
             await until(lambda: server.open == 0)
-
-    joined = rows(b":1\r\n", b":40\r\n", bulk("e"))
-    with scripted_redis(lambda words: b":0\r\n" if words[0] == "HEXISTS" else joined) as server:
-        runs(main)
     (node, first), (other, second) = (
         words[-3:-1] for words in server.asked if words[0] == "EVALSHA"
     )
@@ -226,22 +193,20 @@ def test_each_member_is_another_process_of_its_id(rule):
     assert len(first) >= 16
 
 
-def test_a_member_that_is_given_up_while_it_enters_leaves_nothing_behind():
-    """No thread, no task, no timer of its loop's lag; leases of nobody."""
-    before = set(threading.enumerate())
-
-    async def main():
-        one = member(renewer="thread")
-        entering = asyncio.create_task(one.__aenter__())
-        await until(lambda: one.machine.is_down)
-        assert one.renewal == "thread"
-        entering.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await entering
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert one.loop_lag._timer.cancelled()
-        assert one.renewal == ""
-        await one.drain()
-
-    runs(main)
+async def test_a_member_that_is_given_up_while_it_enters_leaves_nothing_behind():
+    before, tasks = set(threading.enumerate()), asyncio.all_tasks()
+    one = member(renewer="thread")
+    entering = asyncio.create_task(one.__aenter__())
+    await until(lambda: one.machine.is_down)
+    assert one.renewal == "thread"
+    waiting_for_it = asyncio.create_task(one.wait())
+    await turn()
+    entering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await entering
+    await waiting_for_it  # it has been given up, as Redis never answered
+    assert asyncio.all_tasks() == tasks
+    assert one.loop_lag._timer.cancelled()
+    assert one.renewal == ""
+    await one.drain()
     waiting.until(lambda: set(threading.enumerate()) <= before)

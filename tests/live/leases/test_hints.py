@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
 from contextlib import asynccontextmanager, suppress
 from random import Random
@@ -12,7 +11,7 @@ import pytest
 
 from spillover.live.leases.hints import Hints
 from spillover.live.leases.store import RedisLeaseStore
-from spillover.model.errors import InputError, StoreRefused, StoreUnreachable
+from spillover.model.errors import InputError, StoreUnreachable
 from spillover.model.lease_times import LeaseTimes
 from support.scripted_redis import bulk, rows, scripted_redis
 
@@ -43,7 +42,7 @@ class Heard:
 
 
 @asynccontextmanager
-async def listening(url, group, ping_period_s=PING_S):
+async def listening(url, group, ping_period_s=10.0):
     heard = Heard(url, group, ping_period_s)
     task = asyncio.create_task(heard.hints.run())
     try:
@@ -69,92 +68,73 @@ def group(redis_servers):
     return redis_servers.new_name()
 
 
-def test_challenges_and_allocations_arrive_as_sent(redis_server, redis_servers, group):
-    """In both channels, repeated ones too, in whatever order they were sent."""
-
-    async def story():
-        store = RedisLeaseStore(redis_server.url, group, 9, LeaseTimes())
-        async with (
-            listening(redis_server.url, group) as one,
-            listening(redis_server.url, group) as two,
-        ):
-            await redis_servers.until(lambda: one.resyncs and two.resyncs)
-            await store.publish_challenge(3, 1, 1)
-            await store.publish_allocated(8)
-            await store.publish_challenge()
-            await store.publish_challenge(0)
-            for heard in (one, two):
-                await redis_servers.until(lambda heard=heard: heard.challenges[-1:] == [0])
-                assert heard.challenges == [3, 1, 1, 0]
-                assert heard.allocated == [8]
-                assert (heard.resyncs, heard.lost) == (1, [])
-        await store.close()
-
-    asyncio.run(story())
+async def test_challenges_and_allocations_arrive_as_sent(redis_server, redis_servers, group):
+    store = RedisLeaseStore(redis_server.url, group, 9, LeaseTimes())
+    async with (
+        listening(redis_server.url, group) as one,
+        listening(redis_server.url, group) as two,
+    ):
+        await redis_servers.until(lambda: one.resyncs and two.resyncs)
+        await store.publish_challenge(3, 1, 1)
+        await store.publish_allocated(8)
+        await store.publish_challenge()
+        await store.publish_challenge(0)
+        for heard in (one, two):
+            await redis_servers.until(lambda heard=heard: heard.challenges[-1:] == [0])
+            assert heard.challenges == [3, 1, 1, 0]
+            assert heard.allocated == [8]
+            assert (heard.resyncs, heard.lost) == (1, [])
+    await store.close()
 
 
-def test_nonsense_and_other_groups_are_not_heard(redis_server, redis_servers, group):
+async def test_nonsense_and_other_groups_are_not_heard(redis_server, redis_servers, group):
     """Anyone can publish anything."""
-
-    async def story():
-        async with listening(redis_server.url, group) as heard:
-            await redis_servers.until(lambda: heard.hints.is_subscribed)
-            tag = f"{{spillover:{group}}}"
-            for data in ("", "x", "-1", "1.5", b"\xff", "1|2", "9" * 10, "9" * 5000):
-                redis_server.client.publish(f"{tag}:grab-lease", data)
-            redis_server.client.publish("{spillover:other}:grab-lease", 1)
-            redis_server.client.publish(f"{tag}:grab-lease", "9" * 9)
-            redis_server.client.publish(f"{tag}:grab-lease", 4)
-            await redis_servers.until(lambda: 4 in heard.challenges)
-            assert heard.challenges == [999_999_999, 4]
-            assert heard.lost == []
-
-    asyncio.run(story())
+    async with listening(redis_server.url, group) as heard:
+        await redis_servers.until(lambda: heard.hints.is_subscribed)
+        tag = f"{{spillover:{group}}}"
+        for data in ("", "x", "-1", "1.5", b"\xff", "1|2", "9" * 10, "9" * 5000):
+            redis_server.client.publish(f"{tag}:grab-lease", data)
+        redis_server.client.publish("{spillover:other}:grab-lease", 1)
+        redis_server.client.publish(f"{tag}:grab-lease", "9" * 9)
+        redis_server.client.publish(f"{tag}:grab-lease", 4)
+        await redis_servers.until(lambda: 4 in heard.challenges)
+        assert heard.challenges == [999_999_999, 4]
+        assert heard.lost == []
 
 
-def test_a_quiet_channel_is_asked_and_stays(redis_server, redis_servers, group):
+async def test_a_quiet_channel_is_asked_and_stays(redis_server, redis_servers, group):
     """Its answers to PING are signs of life: no new connection."""
-
-    async def story():
-        async with way_to(redis_server, redis_servers, group, 0.1) as (way, heard):
-            await redis_servers.until(lambda: heard.resyncs)
-            asked = calls_of_ping(redis_server)
-            await redis_servers.until(lambda: calls_of_ping(redis_server) >= asked + 3)
-            assert (way.accepted, heard.resyncs, heard.lost) == (1, 1, [])
-
-    asyncio.run(story())
+    async with way_to(redis_server, redis_servers, group, 0.1) as (way, heard):
+        await redis_servers.until(lambda: heard.resyncs)
+        asked = calls_of_ping(redis_server)
+        await redis_servers.until(lambda: calls_of_ping(redis_server) >= asked + 3)
+        assert (way.accepted, heard.resyncs, heard.lost) == (1, 1, [])
 
 
 def calls_of_ping(server):
     return server.client.info("commandstats").get("cmdstat_ping", {"calls": 0})["calls"]
 
 
-def test_a_half_open_connection_is_rebuilt(redis_server, redis_servers, group):
+async def test_a_half_open_connection_is_rebuilt(redis_server, redis_servers, group):
     """Nothing comes and nothing says so: two periods of silence, and a new subscription that says
     so, because messages were lost."""
-
-    async def story():
-        async with way_to(redis_server, redis_servers, group) as (way, heard):
-            await redis_servers.until(lambda: heard.resyncs == 1)
-            way.freeze()
-            redis_server.client.publish(f"{{spillover:{group}}}:grab-lease", 1)
-            await redis_servers.until(lambda: heard.lost)
-            assert isinstance(heard.lost[0], StoreUnreachable)
-            way.cut()
-            way.thaw()
-            await redis_servers.until(lambda: heard.resyncs == 2)
-            redis_server.client.publish(f"{{spillover:{group}}}:grab-lease", 2)
-            await redis_servers.until(lambda: heard.challenges)
-            assert heard.challenges == [2]
-
-    asyncio.run(story())
+    async with way_to(redis_server, redis_servers, group) as (way, heard):
+        await redis_servers.until(lambda: heard.resyncs == 1)
+        way.freeze()
+        redis_server.client.publish(f"{{spillover:{group}}}:grab-lease", 1)
+        await redis_servers.until(lambda: heard.lost)
+        assert isinstance(heard.lost[0], StoreUnreachable)
+        way.cut()
+        way.thaw()
+        await redis_servers.until(lambda: heard.resyncs == 2)
+        redis_server.client.publish(f"{{spillover:{group}}}:grab-lease", 2)
+        await redis_servers.until(lambda: heard.challenges)
+        assert heard.challenges == [2]
 
 
 @pytest.mark.parametrize("broken", ["cut", "killed by the server", "server restarted"])
-def test_each_new_subscription_says_so(redis_servers, tmp_path, group, broken):
-    """However the one before ended."""
-
-    async def story(server):
+async def test_each_new_subscription_says_so(redis_servers, tmp_path, group, broken):
+    with redis_servers.running(tmp_path) as server:
         async with way_to(server, redis_servers, group) as (way, heard):
             for count in (1, 2, 3):
                 await redis_servers.until(lambda count=count: heard.resyncs == count)
@@ -166,45 +146,10 @@ def test_each_new_subscription_says_so(redis_servers, tmp_path, group, broken):
                     server.restart()
             await redis_servers.until(lambda: len(heard.lost) >= 3 and heard.resyncs == 4)
 
-    with redis_servers.running(tmp_path) as server:
-        asyncio.run(story(server))
 
-
-def test_a_redis_that_is_not_there_yet_and_one_that_wants_a_password(
-    redis_servers, tmp_path, group
-):
-    """Tried again with a visible state; told once for each try."""
-
-    async def wait_for(server):
-        server.stop(signal.SIGKILL)
-        async with listening(server.url, group) as heard:
-            await redis_servers.until(lambda: len(heard.lost) >= 2)
-            assert all(isinstance(error, StoreUnreachable) for error in heard.lost)
-            server.restart()
-            await redis_servers.until(lambda: heard.resyncs == 1)
-
-    async def be_refused(server):
-        async with listening(server.url, group) as heard:
-            await redis_servers.until(lambda: heard.lost)
-            assert isinstance(heard.lost[0], StoreRefused)
-            server.client.config_set("requirepass", "")
-            await redis_servers.until(lambda: heard.resyncs == 1)
-
-    secret = ("--requirepass", "sesame")
-    with redis_servers.running(tmp_path) as server:
-        asyncio.run(wait_for(server))
-    with redis_servers.running(tmp_path, *secret, password=secret[1]) as server:
-        asyncio.run(be_refused(server))
-
-
-def test_a_bad_address_ends_it(group):
-    """That cannot get better."""
-
-    async def story():
-        with pytest.raises(InputError, match="redis: url"):
-            await Heard("nowhere", group, PING_S).hints.run()
-
-    asyncio.run(story())
+async def test_a_bad_address_ends_it(group):
+    with pytest.raises(InputError, match="redis: url"):
+        await Heard("nowhere", group, PING_S).hints.run()
 
 
 CHANNELS = ("{spillover:g}:grab-lease", "{spillover:g}:allocated-lease")
@@ -216,7 +161,7 @@ def confirmed(count):
     return rows(bulk("subscribe"), bulk(CHANNELS[count - 1]), b":%d\r\n" % count)
 
 
-def test_a_subscription_is_none_before_both_channels_are_confirmed(redis_servers):
+async def test_a_subscription_is_none_before_both_channels_are_confirmed(redis_servers):
     """What was sent to the second one meanwhile is lost: only then are the hashes to be read."""
     before = []
 
@@ -228,7 +173,8 @@ def test_a_subscription_is_none_before_both_channels_are_confirmed(redis_servers
             return confirmed(2) + PONG
         return PONG
 
-    async def story(server):
+    heard_now = []
+    with scripted_redis(answer) as server:
         async with listening(server.url, "g", 2.0) as heard:
             heard_now.append(heard)
             await redis_servers.until(lambda: heard.resyncs)
@@ -236,16 +182,11 @@ def test_a_subscription_is_none_before_both_channels_are_confirmed(redis_servers
             assert (heard.resyncs, heard.lost) == (1, [])
             assert heard.hints.is_subscribed
         await redis_servers.until(lambda: server.open == 0)
-
-    heard_now = []
-    with scripted_redis(answer) as server:
-        asyncio.run(story(server))
         assert server.asked[0] == ["SUBSCRIBE", *CHANNELS]
         assert server.accepted == 1
 
 
-def test_it_waits_longer_each_time_in_vain_and_begins_anew_once_it_was_heard(redis_servers):
-    """Refused three times, then confirmed and cut off, then refused again."""
+async def test_it_waits_longer_each_time_in_vain_and_begins_anew_once_it_was_heard(redis_servers):
     refusal = b"-NOPERM no\r\n"
     answers = iter([refusal] * 3 + [confirmed(1) + confirmed(2)])
     failures = []
@@ -256,11 +197,8 @@ def test_it_waits_longer_each_time_in_vain_and_begins_anew_once_it_was_heard(red
         if said != refusal:
             line.shutdown(socket.SHUT_RDWR)
 
-    async def story():
+    with scripted_redis(answer) as server:
         async with listening(server.url, "g", 20.0) as heard:
             heard.hints._on_lost = lambda _: failures.append(heard.hints._failures)
             await redis_servers.until(lambda: len(failures) >= 5)
-
-    with scripted_redis(answer) as server:
-        asyncio.run(story())
     assert failures[:5] == [0, 1, 2, 0, 1]

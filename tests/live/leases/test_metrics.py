@@ -60,8 +60,6 @@ def test_each_thing_that_happens_is_counted_once():
 
 
 def test_what_is_held_is_told_with_its_epochs_and_what_the_store_is_like():
-    """Of the partitions that are held now, at each look."""
-
     def look(member, metrics):
         held = {2: 70, 0: 50}
         member._parts = replace(member._parts, held=lambda: held)

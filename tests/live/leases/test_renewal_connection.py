@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -22,19 +20,6 @@ def connect(url, timeout_s=5.0):
 
 def ask(connection, *words):
     return connection.call(pack([str(word).encode() for word in words]))
-
-
-def test_answers_of_all_kinds_are_read(redis_server, redis_servers):
-    connection, key = connect(redis_server.url), redis_servers.new_name()
-    assert ask(connection, "SET", key, "x" * 200_000) == b"OK"
-    assert ask(connection, "GET", key) == b"x" * 200_000
-    assert ask(connection, "GET", key + "-") is None
-    assert ask(connection, "INCR", key + "n") == 1
-    assert ask(connection, "EVAL", "return {1, 'a\\r\\n', {false}}", 0) == [1, b"a\r\n", [None]]
-    assert isinstance(ask(connection, "NO-SUCH"), ErrorReply)
-    connection.close()
-    assert ask(connection, "PING") == b"PONG"  # connects anew
-    connection.close()
 
 
 def test_the_rest_of_an_answer_that_came_too_late_is_not_the_next_ones():
@@ -77,31 +62,3 @@ def test_passwords_numbers_and_sockets(redis_servers, tmp_path):
                 ask(connect(refused), "PING")
             assert failed.value.refused
             assert PASSWORD not in str(failed.value)
-
-
-@pytest.mark.usefixtures("redis_with_tls")
-def test_tls(require, redis_servers, tmp_path):
-    require(shutil.which("openssl"), "openssl")
-    key, certificate = tmp_path / "key", tmp_path / "certificate"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    command += ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(command, check=True, capture_output=True)
-    port = redis_servers.free_port()
-    options = ["--tls-port", str(port), "--tls-auth-clients", "no"]
-    options += ["--tls-cert-file", str(certificate), "--tls-key-file", str(key)]
-    with redis_servers.running(tmp_path, *options):
-        for query in (f"ssl_ca_certs={certificate}", "ssl_cert_reqs=none"):
-            connection = connect(f"rediss://localhost:{port}/0?{query}")
-            assert ask(connection, "PING") == b"PONG"
-            connection.close()
-        with pytest.raises(RedisFailed, match="cannot be reached"):
-            ask(connect(f"rediss://localhost:{port}/0"), "PING")
-
-
-def test_nobody_there_and_nobody_that_speaks_redis(redis_servers):
-    with pytest.raises(RedisFailed, match="cannot be reached") as failed:
-        ask(connect(f"redis://127.0.0.1:{redis_servers.free_port()}"), "PING")
-    assert not failed.value.refused
-    with pytest.raises(RedisFailed, match="cannot be reached"):
-        ask(connect("unix:///nowhere"), "PING")

@@ -14,7 +14,7 @@ from spillover.live.leases.renewal import child
 from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.guard import BLOCKED_LEASES, ProgressGuard
 from spillover.live.leases.renewal.lease import Fenced, Lease
-from spillover.live.leases.renewal.memory import THREAD, LeaseMemory
+from spillover.live.leases.renewal.memory import THREAD
 from spillover.live.leases.renewal.parent import NoParent
 from spillover.live.leases.renewal.rounds import Rounds
 from spillover.live.leases.renewal.settings import make_plan
@@ -23,13 +23,6 @@ from spillover.model.errors import InputError
 from spillover.model.lease_times import LeaseTimes
 
 LEASE_S = 10.0
-
-
-@pytest.fixture
-def memory():
-    memory = LeaseMemory(2)
-    yield memory
-    memory.close()
 
 
 # --- the memory -------------------------------------------------------------------------------
@@ -54,7 +47,6 @@ def test_an_answer_renews_only_what_is_still_held_when_it_comes(memory):
 
 
 def test_who_hung_once_hangs_for_good(memory):
-    """Whatever it says later; the next epoch begins anew."""
     guard = ProgressGuard(memory, 2.0, LEASE_S)
     memory.grant(0, 1, 1e9, THREAD)
     memory.grant(1, 1, 1e9, THREAD)
@@ -108,7 +100,6 @@ def ends(memory):
 
 
 def test_a_member_that_is_not_one_renews_nothing(ends):
-    """Before it has begun, and once it has ended."""
     renewal, ours = ends
 
     def heard(words):
@@ -229,7 +220,6 @@ def test_nothing_is_renewed_for_a_member_that_is_stopped_or_gone(ends, monkeypat
 
 
 def test_a_lease_is_over_once(memory):
-    """Whoever sees it first: the member hears of it once, and nothing is told on its behalf."""
     told = []
     memory.grant(0, 1, lease_now_s() + 60.0, THREAD)
     memory.beat(THREAD, 100.0, 9.0)
@@ -251,7 +241,6 @@ def test_a_lease_is_over_once(memory):
 
 
 def test_a_lease_says_what_is_left_of_it_and_what_was_worked(memory):
-    """Nothing once it is over; what is no amount, or has no sum, is not added."""
     memory.grant(1, 5, lease_now_s() + 60.0, THREAD)
     lease = Lease(memory, 1, 5, lambda _: None)
     assert 30.0 < lease.left_s <= 60.0

@@ -13,7 +13,7 @@ import pytest
 from spillover.live.hosts.lookups import HOSTS, Hosts
 from spillover.live.leases.renewal.child import Renewal
 from spillover.live.leases.renewal.clock import lease_now_s
-from spillover.live.leases.renewal.memory import THREAD, LeaseMemory
+from spillover.live.leases.renewal.memory import THREAD
 from spillover.live.leases.renewal.parent import NoParent
 from spillover.live.leases.renewal.resp import RedisFailed, RespConnection, pack, run_script
 from spillover.live.leases.renewal.rounds import Rounds
@@ -25,13 +25,6 @@ from support.scripted_redis import bulk, rows, scripted_redis
 LIMIT_S = 20.0
 TIMES = LeaseTimes()
 V4 = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))
-
-
-@pytest.fixture
-def memory():
-    memory = LeaseMemory(4)
-    yield memory
-    memory.close()
 
 
 def plan_for(url):
@@ -121,7 +114,6 @@ def test_a_renewal_without_a_usable_answer_changes_nothing(memory, answer, probl
 
 
 def test_a_life_goes_on_a_period_after_what_was_answered(memory):
-    """Or up to a tenth of it earlier; who hangs is told of once, and not renewed."""
     for partition in (0, 1):
         memory.grant(partition, 7, lease_now_s() + 600.0, THREAD)
     theirs, ours = socket.socketpair()

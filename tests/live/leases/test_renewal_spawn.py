@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from spillover.live.leases.renewal import spawn
-from spillover.live.leases.renewal.memory import LeaseMemory
 from spillover.live.leases.renewal.settings import make_plan
 from spillover.live.leases.renewal.spawn import Worker
 from spillover.model.errors import RunError
@@ -30,13 +29,6 @@ TIMES = LeaseTimes(
 
 def plan_of(times=TIMES, **given):
     return make_plan(NOWHERE, "g", 2, times, node="a", incarnation="i", **given)
-
-
-@pytest.fixture
-def memory():
-    memory = LeaseMemory(2)
-    yield memory
-    memory.close()
 
 
 # --- what was started -------------------------------------------------------------------------
@@ -72,7 +64,6 @@ def open_files():
 
 
 def test_what_cannot_be_started_leaves_nothing_open(memory, monkeypatch):
-    """No Python, no room for a thread."""
     before = open_files()
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(FileNotFoundError, match="no Python to start"):
@@ -90,7 +81,6 @@ def test_what_cannot_be_started_leaves_nothing_open(memory, monkeypatch):
 @pytest.mark.processes
 @pytest.mark.skipif(not Path("/proc").exists(), reason="it is looked up there")
 def test_a_process_that_renews_has_nothing_of_its_members(memory):
-    """No folder that could not be unmounted, no terminal, none of its files but two."""
     worker = spawn.start_process(plan_of(), memory)
     try:
         assert worker.link.gettimeout() == spawn.START_S
@@ -100,6 +90,3 @@ def test_a_process_that_renews_has_nothing_of_its_members(memory):
         assert files == {"0": "/dev/null", "1": "/dev/null"}
     finally:
         worker.end(at_once=True)
-
-
-# --- the plan ---------------------------------------------------------------------------------

@@ -76,32 +76,29 @@ def test_a_row_says_what_is_left_at_the_instant_of_the_look():
     )
 
 
-def test_what_the_blogs_rule_leaves_in_redis_is_shown(redis_server, redis_servers, patient):
+async def test_what_the_blogs_rule_leaves_in_redis_is_shown(redis_server, redis_servers, patient):
     """Names alone: a member is whoever serves something."""
     group = redis_servers.new_name()
     client, tag = redis_server.client, f"{{spillover:{group}}}"
     client.hset(f"{tag}:allocation", mapping={"2": "n3", "0": "n2", "1": "n3"})
     client.hset(f"{tag}:grab", mapping={"2": "n1", "1": "n2"})
 
-    async def main():
-        report = GroupReport(member_of(redis_server.url, group, rule="blog"))
-        seen = await report.look()
-        assert seen.stored == GroupState(
-            None,
-            [MemberRow("n2", None, 1), MemberRow("n3", None, 2)],
-            [
-                AllocationRow(0, "n2", 0, None, None, stopping=False),
-                AllocationRow(1, "n3", 0, None, None, stopping=False),
-                AllocationRow(2, "n3", 0, None, None, stopping=False),
-            ],
-            [GrabRow(1, "n2", None, None), GrabRow(2, "n1", None, None)],
-        )
-        assert (seen.problem, 0.0 <= seen.as_of_s < LIMIT_S) == (None, True)
-        clients = client.info("clients")["connected_clients"]
-        await report.close()
-        await until(lambda: client.info("clients")["connected_clients"] < clients)
-
-    runs(main)
+    report = GroupReport(member_of(redis_server.url, group, rule="blog"))
+    seen = await report.look()
+    assert seen.stored == GroupState(
+        None,
+        [MemberRow("n2", None, 1), MemberRow("n3", None, 2)],
+        [
+            AllocationRow(0, "n2", 0, None, None, stopping=False),
+            AllocationRow(1, "n3", 0, None, None, stopping=False),
+            AllocationRow(2, "n3", 0, None, None, stopping=False),
+        ],
+        [GrabRow(1, "n2", None, None), GrabRow(2, "n1", None, None)],
+    )
+    assert (seen.problem, 0.0 <= seen.as_of_s < LIMIT_S) == (None, True)
+    clients = client.info("clients")["connected_clients"]
+    await report.close()
+    await until(lambda: client.info("clients")["connected_clients"] < clients)
 
 
 def survey(now_ms):
@@ -116,11 +113,10 @@ def shown(now_ms):
 
 
 @pytest.mark.usefixtures("patient")
-def test_all_who_look_within_the_same_moment_share_one_look():
-    """Those that come while it is on its way, too; later ones look anew."""
+async def test_all_who_look_within_the_same_moment_share_one_look():
     answers = iter([survey(1_000), survey(2_000)])
 
-    async def main():
+    with scripted_redis(lambda _: next(answers)) as server:
         report = GroupReport(member_of(server.url))
         seen = await asyncio.gather(*(report.look() for _ in range(5)))
         seen.append(await report.look())
@@ -132,16 +128,13 @@ def test_all_who_look_within_the_same_moment_share_one_look():
         await report.close()
         await until(lambda: server.open == 0)
 
-    with scripted_redis(lambda _: next(answers)) as server:
-        runs(main)
-
 
 @pytest.mark.usefixtures("patient")
-def test_what_was_seen_last_is_shown_with_its_age_and_what_is_the_matter():
+async def test_what_was_seen_last_is_shown_with_its_age_and_what_is_the_matter():
     """A failed look is a look: others do not try again at once."""
     answers = iter([survey(1_000), b"-ERR out of order\r\n", survey(3_000)])
 
-    async def main():
+    with scripted_redis(lambda _: next(answers)) as server:
         report = GroupReport(member_of(server.url))
         assert (await report.look()).problem is None
         report._read_s -= 100.0
@@ -159,15 +152,11 @@ def test_what_was_seen_last_is_shown_with_its_age_and_what_is_the_matter():
         assert (await report.look()).problem == "away for renewals"
         await report.close()
 
-    with scripted_redis(lambda _: next(answers)) as server:
-        runs(main)
-
 
 @pytest.mark.usefixtures("patient")
-def test_a_look_that_is_on_its_way_ends_with_whoever_looks():
+async def test_a_look_that_is_on_its_way_ends_with_whoever_looks():
     """Nobody waits for it at the end; who gives up looking spoils it for nobody."""
-
-    async def main():
+    with scripted_redis(lambda _: None) as server:
         report = GroupReport(member_of(server.url))
         first, second = (asyncio.create_task(report.look()) for _ in range(2))
         await until(lambda: server.asked)
@@ -179,9 +168,6 @@ def test_a_look_that_is_on_its_way_ends_with_whoever_looks():
         with pytest.raises(asyncio.CancelledError):
             await second
         await until(lambda: server.open == 0)
-
-    with scripted_redis(lambda _: None) as server:
-        runs(main)
 
 
 # --- whether it is ready ----------------------------------------------------------------------
@@ -255,7 +241,6 @@ def test_without_redis_for_longer_than_leases_last_nothing_is_served(away_s, is_
 
 
 def test_since_when_redis_is_away_is_known_from_the_machine():
-    """And in the line that tells of it, what the matter is."""
     lines = []
     member = member_of(on_event=lines.append)
     assert member.events.down_since_s is None
@@ -275,3 +260,13 @@ def test_since_when_redis_is_away_is_known_from_the_machine():
         (ev.REDIS_UP, None, None, None),
     ]
     assert all(round(line["at_s"], 3) == line["at_s"] for line in lines)
+
+
+def test_on_event_that_raises_harms_nothing_and_is_told(caplog):
+    def raises(_):
+        raise ValueError("full disk")
+
+    member = member_of(on_event=raises)
+    for _ in range(3):
+        member.events.happened(ev.Tell(ev.ACQUIRED, 2, 7), None)
+    assert caplog.messages == ['on_event raised event=acquired reason="ValueError: full disk"']

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from random import Random
-
-import pytest
 
 from spillover.core.leases import events as ev
 from spillover.core.leases.settings import MemberSettings
 from spillover.live.leases.blog import BlogMachine
-from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.renewal.lease import current_lease
 from spillover.model.lease_times import LeaseTimes
 
@@ -23,30 +19,6 @@ TIMES = LeaseTimes(
     held_delay_ms=10,
 )
 PARTITIONS = 6
-
-
-@pytest.fixture
-def group(redis_server, redis_servers):
-    """`group(node, handler)`: a member of a group that no other test has."""
-    name = redis_servers.new_name()
-
-    def make(node, handler, *, rule="blog", events=None, url=redis_server.url, **settings):
-        settings = {"partitions": PARTITIONS, "times": TIMES, "seed": 1, **settings}
-        on_event = None if events is None else events.append
-        return LeaseGroup(
-            url, name, node=node, handler=handler, rule=rule, on_event=on_event, **settings
-        )
-
-    make.name = name
-    return make
-
-
-def runs(main):
-    async def limited():
-        async with asyncio.timeout(40):
-            await main()
-
-    asyncio.run(limited())
 
 
 class Runs:
@@ -78,68 +50,23 @@ class Runs:
             return {node for nodes in self.now.values() for node in nodes}
 
 
-def test_two_members_share_as_the_document_has_it(group, redis_servers):
-    """Each gets some, all run, epochs are 0; whoever drains leaves all to the other one."""
+async def test_two_members_share_as_the_document_has_it(group, redis_servers):
     work, events = Runs(), []
+    blog = {"rule": "blog", "times": TIMES, "on_event": events.append}
 
-    async def main():
-        async with group("a", work.handler("a"), events=events) as a:
-            await redis_servers.until(work.all_run)
-            assert a.renewal == "none"
-            async with group("b", work.handler("b"), events=events) as b:
-                await redis_servers.until(lambda: work.all_run() and work.nodes() == {"a", "b"})
-                await redis_servers.until(lambda: min(len(a.held), len(b.held)) > 0)
-            assert (b.state, b.held) == ("finished", {})
-            await redis_servers.until(lambda: work.all_run() and work.nodes() == {"a"})
-
-    runs(main)
+    async with group("a", work.handler("a"), **blog) as a:
+        await redis_servers.until(work.all_run)
+        assert a.renewal == "none"
+        async with group("b", work.handler("b"), **blog) as b:
+            await redis_servers.until(lambda: work.all_run() and work.nodes() == {"a", "b"})
+            await redis_servers.until(lambda: min(len(a.held), len(b.held)) > 0)
+        assert (b.state, b.held) == ("finished", {})
+        await redis_servers.until(lambda: work.all_run() and work.nodes() == {"a"})
     assert work.epochs == {0}
     assert work.nodes() == set()
     told = {line["event"] for line in events}
     assert told >= {"challenged", "grabbed", "acquired", "releasing", "released"}
     assert {line["epoch"] for line in events if line["event"] == "acquired"} == {0}
-
-
-def test_without_redis_it_tries_again_visibly(group, redis_servers, tmp_path):
-    """Before the first word of Redis and after; what runs goes on, since nobody watches leases."""
-    work, events = Runs(), []
-
-    async def main():
-        with redis_servers.running(tmp_path) as server:
-            server.kill()
-            entering = asyncio.create_task(
-                group("a", work.handler("a"), events=events, url=server.url).__aenter__()
-            )
-            await redis_servers.until(lambda: "redis_down" in [line["event"] for line in events])
-            server.restart()
-            a = await entering
-            await redis_servers.until(work.all_run)
-            server.kill()
-            await redis_servers.until(lambda: events[-1]["event"] == "redis_down")
-            assert work.all_run()
-            assert a.machine.problem is not None
-            await a.__aexit__(None, None, None)
-        assert work.nodes() == set()
-
-    runs(main)
-
-
-def test_a_handler_that_does_not_stop_is_left_behind(group, redis_servers):
-    """After the maximum shutdown time; the rule has no word for it."""
-    free = threading.Event()
-
-    def stays(partition, epoch, stop_event):
-        free.wait()
-
-    async def main():
-        async with group("a", stays, partitions=1) as a:
-            await redis_servers.until(lambda: a.held == {0: 0})
-        assert a.state == "finished"
-
-    try:
-        runs(main)
-    finally:
-        free.set()
 
 
 def test_a_handler_that_does_not_stop_keeps_its_member_for_one_shutdown_time():
@@ -177,7 +104,6 @@ def test_a_handler_that_does_not_stop_keeps_its_member_for_one_shutdown_time():
 
 
 def test_that_redis_is_away_and_that_it_is_back_is_told_once():
-    """However often it was asked meanwhile."""
     machine = BlogMachine(MemberSettings(node="a", partitions=1, times=TIMES), Random(1))
     asked = []
 

@@ -14,36 +14,12 @@ from spillover.live.leases.completion import MemberFailed
 from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.thread import LeaseGroupThread
 from spillover.model.errors import RunError
-from spillover.model.lease_times import LeaseTimes
+from support.loop import until
 
-TIMES = LeaseTimes(
-    normal_lease_ms=300,
-    max_lease_ms=900,
-    max_shutdown_ms=300,
-    min_grab_ms=100,
-    held_delay_ms=5,
-)
-PARTITIONS = 4
+PARTITIONS = 6
 LIMIT_S = 30.0
 NO_ROOM_BYTES = 1 << 62
 """No thread can be started with a stack of that."""
-
-
-@pytest.fixture
-def group(redis_server, redis_servers):
-    """`group(node, handler)`: what a member of a group takes that no other test has."""
-    name = redis_servers.new_name()
-
-    def make(node, handler, *, kind=LeaseGroup, url=redis_server.url, **settings):
-        settings = {"partitions": PARTITIONS, "times": TIMES, "seed": 1, **settings}
-        return kind(url, name, node=node, handler=handler, **settings)
-
-    return make
-
-
-@pytest.fixture
-def until(redis_servers):
-    return redis_servers.until
 
 
 @pytest.fixture
@@ -113,31 +89,6 @@ class Onlooker:
 # --- handlers that cannot be started --------------------------------------------------------------
 
 
-def test_no_room_for_a_handlers_thread(group, until, no_room_for_threads, caplog):
-    """It has failed as if it had raised: given up, left to others for a while, and tried again."""
-    running, events = Running(), []
-
-    def told(event):
-        return {line["partition"] for line in events if line["event"] == event}
-
-    def on_event(line):
-        if not told("challenged"):  # before it can have anything, and behind its own threads
-            no_room_for_threads(True)
-        events.append(line)
-
-    async def main():
-        async with group("a", running.on_thread("a"), on_event=on_event) as member:
-            await until(lambda: told("released") == set(range(PARTITIONS)))
-            assert running.now == set()
-            no_room_for_threads(False)
-            await until(lambda: running.count("a") == PARTITIONS)
-            assert set(member.held) == set(range(PARTITIONS))
-
-    runs(main)
-    assert "handler failed partition=0" in caplog.text
-    assert "can't start new thread" in caplog.text
-
-
 @pytest.mark.parametrize("renewer", ["process", "thread"])
 @pytest.mark.parametrize("kind", [LeaseGroup, LeaseGroupThread])
 def test_no_room_for_a_members_own_threads(group, no_room_for_threads, kind, renewer):
@@ -161,65 +112,35 @@ def test_no_room_for_a_members_own_threads(group, no_room_for_threads, kind, ren
 # --- what raises ----------------------------------------------------------------------------------
 
 
-def test_on_event_that_raises_keeps_nobody_from_work(group, until, caplog):
-    """Members share and hand over as ever; it is told, and not each time."""
-    running, calls = Running(), []
-
-    def raises(line):
-        calls.append(line["event"])
-        raise ValueError("full disk")
-
-    async def main():
-        async with group("a", running.on_thread("a"), on_event=raises) as first:
-            await until(lambda: running.count("a") == PARTITIONS)
-            async with group("b", running.on_loop("b"), on_event=raises):
-                await until(lambda: (running.count("a"), running.count("b")) == (2, 2))
-            await until(lambda: running.count("a") == PARTITIONS)
-            assert first.state == "member"
-
-    runs(main)
-    assert {"acquired", "releasing", "released"} <= set(calls)
-    told = [one.message for one in caplog.records if "ValueError: full disk" in one.message]
-    assert told[0] == f'on_event raised event={calls[0]} reason="ValueError: full disk"'
-    assert len(told) < len(calls)
-
-
 @pytest.mark.parametrize("kind", ["on_thread", "on_loop"])
-def test_an_error_of_ours_ends_the_whole_member(group, until, caplog, kind):
+async def test_an_error_of_ours_ends_the_whole_member(group, caplog, kind):
     """In the middle of a hand-over: it acts no more, says so, and the others take all of it."""
     running = Running()
-
-    async def main():
-        async with group("a", getattr(running, kind)("a")) as broken:
-            broken.events.observer = Onlooker("releasing")
-            await until(lambda: running.count("a") == PARTITIONS)
-            async with group("b", running.on_loop("b")) as other:
-                with pytest.raises(MemberFailed, match=r"a: it has failed .*KeyError: 'no such"):
-                    await broken.wait()
-                assert (broken.state, broken.held, broken.draining) == ("finished", {}, True)
-                assert not broken._shell.leases._supervisor._begun, "it gives no sign of life"
-                await until(lambda: running.count("a") == 0)
-                await until(lambda: running.count("b") == PARTITIONS)
-                assert len(other.held) == PARTITIONS
-
-    runs(main)
+    async with group("a", getattr(running, kind)("a")) as broken:
+        broken.events.observer = Onlooker("releasing")
+        await until(lambda: running.count("a") == PARTITIONS)
+        async with group("b", running.on_loop("b")) as other:
+            with pytest.raises(MemberFailed, match=r"a: it has failed .*KeyError: 'no such"):
+                await broken.wait()
+            assert (broken.state, broken.held, broken.draining) == ("finished", {}, True)
+            assert not broken._shell.leases._supervisor._begun, "it gives no sign of life"
+            await until(lambda: running.count("a") == 0)
+            await until(lambda: running.count("b") == PARTITIONS)
+            assert len(other.held) == PARTITIONS
     errors = [one for one in caplog.records if one.exc_info]
     assert [one.message for one in errors] == ["member has failed, and serves nothing member=a"]
     assert "told" in caplog.text  # where it was
     assert "cancelled itself" not in caplog.text
 
 
-def test_an_error_of_ours_at_entry(group, redis_servers):
+async def test_an_error_of_ours_at_entry(group, redis_servers):
     """Raised there: while Redis is away, nobody would ever come out."""
     url = f"redis://127.0.0.1:{redis_servers.free_port()}/0"
 
-    async def main():
-        member = group("a", works, url=url)
-        member.events.observer = Onlooker("redis_down")
-        with pytest.raises(MemberFailed, match="a: it has failed"):
-            await member.__aenter__()
-
-    runs(main)
+    member = group("a", works, url=url)
+    member.events.observer = Onlooker("redis_down")
+    with pytest.raises(MemberFailed, match="a: it has failed"):
+        await member.__aenter__()
 
 
 # --- who is told of the end -----------------------------------------------------------------------
@@ -229,53 +150,16 @@ def given_up(caplog):
     return [one.message for one in caplog.records if "another member with the id" in one.message]
 
 
-def test_giving_up_is_logged_and_raised_at_the_end(group, until, caplog):
-    """If nobody has waited for it: at once in the log, and when `with` ends."""
-
+async def test_giving_up_is_logged_and_raised_at_the_end(group, caplog):
     async def give_up():
         async with group("a", works) as again:
             await until(lambda: again.state == "finished")
             assert len(given_up(caplog)) == 1
 
-    async def main():
-        async with group("a", works):
-            with pytest.raises(RunError, match="a: another member with the id a is alive"):
-                await give_up()
-
-    runs(main)
+    async with group("a", works):
+        with pytest.raises(RunError, match="a: another member with the id a is alive"):
+            await give_up()
     assert given_up(caplog)[0].startswith("member has given up member=a reason=")
-
-
-def test_an_error_of_ours_in_a_thread_is_logged_once(group, caplog):
-    """Where it happened; and raised where the member is left."""
-    pause = threading.Event()
-    member = group("a", works, kind=LeaseGroupThread)
-    member._member.events.observer = Onlooker("acquired")
-
-    def leave():
-        with member:
-            while member.state != "finished":
-                pause.wait(0.01)
-
-    with pytest.raises(MemberFailed, match="a: it has failed by an error of its own: KeyError"):
-        leave()
-    told = [one.message for one in caplog.records if one.message.startswith("member has")]
-    assert told == ["member has failed, and serves nothing member=a"]
-
-
-def test_a_member_without_await_can_be_left_at_once(group):
-    """Whatever its handlers do: its leases run out."""
-    held = threading.Event()
-
-    def handle(partition, epoch, stop_event):
-        held.set()
-        stop_event.wait()
-
-    with group("a", handle, kind=LeaseGroupThread) as member:
-        assert held.wait(LIMIT_S)
-        member._abandon()
-        with pytest.raises(RunError, match="a: it was left at once"):
-            member.wait(LIMIT_S)
 
 
 def test_a_member_without_await_that_is_left_before_its_loop_runs_leaves_as_soon_as_it_does(group):

@@ -75,7 +75,6 @@ class Closing(sqlite3.Connection):
 
 
 def test_a_transaction_ends_as_it_should_and_leaves_no_cursor():
-    """Committed, or undone by whatever was raised, before anybody else is waited for."""
     connection, lease = sqlite3.connect(":memory:", factory=Closing), Held()
     sink = SqlSink(connection, "orders", paramstyle="qmark")
     sink.create_table()

@@ -23,6 +23,7 @@ from spillover.live.leases.sinks.http_sink import EpochGate, epoch_headers, rais
 from spillover.live.leases.sinks.sql_sink import SqlSink
 from spillover.model.errors import InputError
 from support.few import examples
+from support.waiting import until
 
 
 class Held:
@@ -179,7 +180,6 @@ def test_a_command_that_fails_leaves_the_checkpoint(redis_sink):
     )
 )
 def test_epochs_never_go_back(redis_server, redis_servers, steps):
-    """Against a twin of two lines."""
     name = redis_servers.new_name()
     sink, seen, done = SyncFace(redis_server, name), {}, {}
     for what, partition, epoch in steps:
@@ -235,7 +235,7 @@ def as_postgres():
 
 
 @pytest.fixture(scope="session")
-def postgres(postgres_directory, redis_servers_wait):
+def postgres(postgres_directory):
     """A way to connect to a server of its own, over a socket in its directory."""
     import psycopg
 
@@ -250,29 +250,16 @@ def postgres(postgres_directory, redis_servers_wait):
     def connect():
         return psycopg.connect(host=place, user="spillover", dbname="postgres")
 
+    def is_there():
+        with suppress(psycopg.OperationalError), closing(connect()):
+            return True
+
     try:
-        redis_servers_wait(lambda: closing(connect()).__enter__().close())
+        until(is_there)
         yield connect
     finally:
         process.terminate()
         process.wait(20.0)
-
-
-@pytest.fixture(scope="session")
-def redis_servers_wait():
-    """`wait(attempt)`: until it does not raise."""
-
-    def wait(attempt):
-        for _ in range(400):
-            try:
-                attempt()
-            except Exception:  # noqa: BLE001 - whatever the library raises while nobody listens
-                threading.Event().wait(0.05)
-            else:
-                return
-        attempt()
-
-    return wait
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.processes)])
@@ -370,29 +357,6 @@ def test_a_later_epoch_waits_for_what_is_under_way(connect):
         with pytest.raises(Fenced):
             add(old, Held(5), "late")
     assert things(connect) == ["old"]
-
-
-def test_the_latest_of_many_at_once_wins(connect):
-    fenced = []
-
-    def run(epoch):
-        with sink_of(connect) as sink:
-            for turn in range(5):
-                try:
-                    add(sink, Held(epoch), f"{epoch}", checkpoint=f"{epoch}/{turn}")
-                except Fenced:
-                    fenced.append(epoch)
-
-    threads = [threading.Thread(target=run, args=(epoch,)) for epoch in range(1, 7)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(60.0)
-    assert 6 not in fenced
-    assert things(connect).count("6") == 5
-    assert len(things(connect)) + len(fenced) == 30
-    with sink_of(connect) as sink:
-        assert sink.claim(Held(6)) == "6/4"
 
 
 def test_a_connection_that_commits_by_itself_is_refused(sqlite):

@@ -6,7 +6,6 @@ What each operation does is in tests/contract.
 from __future__ import annotations
 
 import asyncio
-import signal
 from contextlib import asynccontextmanager
 
 import pytest
@@ -17,13 +16,6 @@ from spillover.model.lease_times import LeaseTimes
 
 TIMES = LeaseTimes()
 PATIENT = TIMES.normal_lease_ms
-BRIEF = LeaseTimes(
-    normal_lease_ms=100.0,
-    max_lease_ms=400.0,
-    max_shutdown_ms=50.0,
-    min_grab_ms=20.0,
-    held_delay_ms=1.0,
-)
 
 
 @asynccontextmanager
@@ -42,36 +34,31 @@ def group(redis_servers):
     return redis_servers.new_name()
 
 
-def test_each_operation_is_one_round_trip(redis_server, group):
-    """Once the scripts are known; a server that forgot them is told again."""
-
-    async def story():
-        async with stores_at(redis_server.url, group, 1, partitions=2) as (store,):
-            await store.join("a", "i")
-            operations = {
-                "join": ("a", "i"),
-                "grab": (0, "a", 0.0),
-                "activate": (0, "a"),
-                "renew": ("a", "i", [(0, 1), (1, 2)]),
-                "is_wanted": (0, "a", 1),
-                "drain": (0, "a", 1),
-                "release": (0, "a", 1),
-                "survey": ("a",),
-                "publish_challenge": (0, 1),
-                "publish_allocated": (0,),
-                "leave": ("a", "i"),
-            }
-            for name, arguments in operations.items():
-                redis_server.client.script_flush()
-                before = store.round_trips
-                await getattr(store, name)(*arguments)
-                # In full once, after a try by its digest that was in vain.
-                first = 1 if name.startswith("publish") else 2
-                assert (store.round_trips - before, name) == (first, name)
-                await getattr(store, name)(*arguments)
-                assert (store.round_trips - before, name) == (first + 1, name)
-
-    asyncio.run(story())
+async def test_each_operation_is_one_round_trip(redis_server, group):
+    async with stores_at(redis_server.url, group, 1, partitions=2) as (store,):
+        await store.join("a", "i")
+        operations = {
+            "join": ("a", "i"),
+            "grab": (0, "a", 0.0),
+            "activate": (0, "a"),
+            "renew": ("a", "i", [(0, 1), (1, 2)]),
+            "is_wanted": (0, "a", 1),
+            "drain": (0, "a", 1),
+            "release": (0, "a", 1),
+            "survey": ("a",),
+            "publish_challenge": (0, 1),
+            "publish_allocated": (0,),
+            "leave": ("a", "i"),
+        }
+        for name, arguments in operations.items():
+            redis_server.client.script_flush()
+            before = store.round_trips
+            await getattr(store, name)(*arguments)
+            # In full once, after a try by its digest that was in vain.
+            first = 1 if name.startswith("publish") else 2
+            assert (store.round_trips - before, name) == (first, name)
+            await getattr(store, name)(*arguments)
+            assert (store.round_trips - before, name) == (first + 1, name)
 
 
 async def own(store, name, redis_servers):
@@ -91,51 +78,12 @@ async def epoch_of(store, name):
     return (await store.activate(0, name)).epoch
 
 
-@pytest.mark.parametrize("loss", ["flushed", "restarted"])
-def test_epochs_grow_over_a_loss_of_all_data(redis_servers, tmp_path, group, loss):
-    """The holder is gone as well; whoever comes next gets a later epoch after the grace."""
-
-    async def story(server):
-        async with stores_at(server.url, group, 2, times=BRIEF) as (a, b):
-            first = await own(a, "a", redis_servers)
-            await b.join("b", "i")
-            await a.close()
-            if loss == "flushed":
-                server.client.flushall()
-            else:
-                server.restart()
-                await b.close()
-            assert not await b.grab(0, "b", PATIENT)
-            await redis_servers.until(lambda: grab(b, "b"))
-            assert await epoch_of(b, "b") > first
-
-    with redis_servers.running(tmp_path) as server:
-        asyncio.run(story(server))
-
-
-def test_a_holder_goes_on_over_a_restart_with_an_empty_dataset(redis_servers, tmp_path, group):
-    """It says what it holds, with the same epoch, before anyone can win it."""
-
-    async def story(server):
-        async with stores_at(server.url, group, 2) as (a, b):
-            epoch = await own(a, "a", redis_servers)
-            era = (await b.join("b", "i")).era
-            server.restart()
-            await asyncio.gather(a.close(), b.close())
-            assert not await b.grab(0, "b", PATIENT)
-            answer = await a.renew("a", "i", [(0, epoch)])
-            assert answer.era != era
-            assert answer.held == [(0, True, False)]
-            assert (await b.survey("b")).held[0][:2] == (0, "a")
-
-    with redis_servers.running(tmp_path) as server:
-        asyncio.run(story(server))
-
-
-def test_a_restart_that_kept_its_data_changes_nothing_but_the_era(redis_servers, tmp_path, group):
+async def test_a_restart_that_kept_its_data_changes_nothing_but_the_era(
+    redis_servers, tmp_path, group
+):
     """An append-only file, written at each change."""
-
-    async def story(server):
+    options = ("--appendonly", "yes", "--appendfsync", "always")
+    with redis_servers.running(tmp_path, *options) as server:
         async with stores_at(server.url, group, 1) as (a,):
             epoch = await own(a, "a", redis_servers)
             before = await a.snapshot()
@@ -146,164 +94,90 @@ def test_a_restart_that_kept_its_data_changes_nothing_but_the_era(redis_servers,
             assert answer.held == [(0, True, False)]
             assert answer.era != before.era
 
-    options = ("--appendonly", "yes", "--appendfsync", "always")
-    with redis_servers.running(tmp_path, *options) as server:
-        asyncio.run(story(server))
 
-
-def test_a_replica_that_had_not_heard_of_the_last_owner(redis_servers, tmp_path, group):
-    """Its link was frozen when the partition moved from a to b. Promoted, it learns from b's
-    renewal that b has it, and gives a later epoch to whoever comes after b."""
-
-    async def story(primary, replica, way, road):
-        replica.follow(road.port)
-        await redis_servers.until(lambda: replica.follows)
-        async with stores_at(way.url, group, 3) as (a, b, c):
-            first = await own(a, "a", redis_servers)
-            tag = f"{{spillover:{group}}}"
-            await redis_servers.until(lambda: replica.client.hlen(f"{tag}:allocation"))
-            road.freeze()
-            assert await a.release(0, "a", first)
-            primary.client.hdel(f"{tag}:grab", 0)
-            second = await own(b, "b", redis_servers)
-            primary.stop(signal.SIGKILL)
-            replica.client.replicaof("NO", "ONE")
-            way.target = replica.port
-            way.cut()
-            await asyncio.gather(*(store.close() for store in (a, b, c)))
-            assert (await c.survey("c")).standing.held == {"a": 1}
-            assert (await b.renew("b", "i", [(0, second)])).held == [(0, True, False)]
-            assert (await a.renew("a", "i", [(0, first)])).held == [(0, False, False)]
-            await c.join("c", "i")
-            # The server is another one: nothing is won until all had time to renew.
-            assert not await c.grab(0, "c", PATIENT)
-            assert await b.release(0, "b", second)
-            replica.client.hset(f"{tag}:group", "grace_to_ms", 0)
-            assert await own(c, "c", redis_servers) > second
-
-    async def with_ways(primary, replica):
-        async with redis_servers.Way(primary.port) as way, redis_servers.Way(primary.port) as road:
-            await story(primary, replica, way, road)
-
-    with (
-        redis_servers.running(tmp_path) as primary,
-        redis_servers.running(tmp_path) as replica,
-    ):
-        asyncio.run(with_ways(primary, replica))
-
-
-def test_leases_run_out_by_the_clock_of_redis(redis_server, redis_servers, group):
-    """Nobody renews: free for others, and dead as a member."""
-
-    async def story():
-        async with stores_at(redis_server.url, group, 2, times=BRIEF) as (a, b):
-            first = await own(a, "a", redis_servers)
-            other = await b.join("a", "j")
-            assert not other.ok
-            assert 0 < other.other_alive_ms <= BRIEF.max_lease_ms
-            second = await own(b, "b", redis_servers)
-            assert second >= first + BRIEF.max_lease_ms
-            assert (await b.join("a", "j")).ok
-            assert (await a.renew("a", "i", [(0, first)])).displaced
-
-    asyncio.run(story())
-
-
-def test_a_value_that_cannot_be_read_is_a_partition_never_served(redis_server, group):
+async def test_a_value_that_cannot_be_read_is_a_partition_never_served(redis_server, group):
     """Somebody wrote into the hashes."""
-
-    async def story():
-        tag = f"{{spillover:{group}}}"
-        redis_server.client.hset(f"{tag}:allocation", mapping={"0": "n1", "x": "n1|1", "1": "|||"})
-        redis_server.client.hset(f"{tag}:grab", mapping={"0": "a|b|c", "9": "n1|0|99999999999999"})
-        redis_server.client.hset(f"{tag}:members", mapping={"n1": "soon"})
-        async with stores_at(redis_server.url, group, 1, partitions=2) as (store,):
-            await store.join("a", "i")
-            assert (await store.survey("a")).free == [0, 1]
-            for partition in (0, 1):
-                assert await store.grab(partition, "a", 0.0)
-                assert (await store.activate(partition, "a")).epoch is not None
-            assert [partition for partition, _ in (await store.survey("a")).own] == [0, 1]
-
-    asyncio.run(story())
+    tag = f"{{spillover:{group}}}"
+    redis_server.client.hset(f"{tag}:allocation", mapping={"0": "n1", "x": "n1|1", "1": "|||"})
+    redis_server.client.hset(f"{tag}:grab", mapping={"0": "a|b|c", "9": "n1|0|99999999999999"})
+    redis_server.client.hset(f"{tag}:members", mapping={"n1": "soon"})
+    async with stores_at(redis_server.url, group, 1, partitions=2) as (store,):
+        await store.join("a", "i")
+        assert (await store.survey("a")).free == [0, 1]
+        for partition in (0, 1):
+            assert await store.grab(partition, "a", 0.0)
+            assert (await store.activate(partition, "a")).epoch is not None
+        assert [partition for partition, _ in (await store.survey("a")).own] == [0, 1]
 
 
 @pytest.mark.parametrize("value", ["9" * 16, "9" * 23, "9" * 400])
 @pytest.mark.parametrize("balance", ["count", "load"])
-def test_numbers_that_nobody_here_wrote_count_for_nothing(redis_server, group, value, balance):
+async def test_numbers_that_nobody_here_wrote_count_for_nothing(
+    redis_server, group, value, balance
+):
     """An epoch from them would not grow any more, or fit nowhere; a lease would never end."""
     far = "9" * 15
 
-    async def story():
-        tag = f"{{spillover:{group}}}"
-        put = redis_server.client.hset
-        given = {"partitions": 4, "balance": balance}
-        async with stores_at(redis_server.url, group, 1, **given) as (store,):
-            await store.join("a", "i")
-            put(f"{tag}:allocation", mapping={"0": f"a|{value}|1|{far}|0", "1": f"b|7|1|{value}|0"})
-            put(f"{tag}:allocation", mapping={"2": f"a|7|{value}|{far}|0", "3": "b|7|1|0|0"})
-            put(f"{tag}:grab", mapping={"1": f"b|1|{value}", "2": f"b|{value}|{far}"})
-            put(f"{tag}:members", mapping={"b": f"{value}|j"})
-            put(f"{tag}:load", mapping={"0": f"{value}|{far}", "1": f"1000|{value}"})
-            survey = await store.survey("a")
-            assert survey.standing == Standing({"a": 0}, {"a": 0}, 0)
-            assert survey.free == [0, 1, 2, 3]
-            for partition in range(4):
-                assert await store.grab(partition, "a", 0.0)
-                epoch = (await store.activate(partition, "a")).epoch
-                assert 10**12 < epoch < 10**15
-                assert (await store.renew("a", "i", [(partition, epoch)])).held[0][1]
-
-    asyncio.run(story())
+    tag = f"{{spillover:{group}}}"
+    put = redis_server.client.hset
+    given = {"partitions": 4, "balance": balance}
+    async with stores_at(redis_server.url, group, 1, **given) as (store,):
+        await store.join("a", "i")
+        put(f"{tag}:allocation", mapping={"0": f"a|{value}|1|{far}|0", "1": f"b|7|1|{value}|0"})
+        put(f"{tag}:allocation", mapping={"2": f"a|7|{value}|{far}|0", "3": "b|7|1|0|0"})
+        put(f"{tag}:grab", mapping={"1": f"b|1|{value}", "2": f"b|{value}|{far}"})
+        put(f"{tag}:members", mapping={"b": f"{value}|j"})
+        put(f"{tag}:load", mapping={"0": f"{value}|{far}", "1": f"1000|{value}"})
+        survey = await store.survey("a")
+        assert survey.standing == Standing({"a": 0}, {"a": 0}, 0)
+        assert survey.free == [0, 1, 2, 3]
+        for partition in range(4):
+            assert await store.grab(partition, "a", 0.0)
+            epoch = (await store.activate(partition, "a")).epoch
+            assert 10**12 < epoch < 10**15
+            assert (await store.renew("a", "i", [(partition, epoch)])).held[0][1]
 
 
-def test_fields_that_are_no_partition_and_no_member_count_for_nothing(redis_server, group):
+async def test_fields_that_are_no_partition_and_no_member_count_for_nothing(redis_server, group):
     """Neither for a member that reads, nor for the scripts; also where lines are broken."""
-
-    async def story():
-        tag = f"{{spillover:{group}}}"
-        put = redis_server.client.hset
-        async with stores_at(redis_server.url, group, 1, partitions=2) as (store,):
-            await store.join("a", "i")
-            live = "a|7|1|999999999999999|0"
-            odd = [
-                "-1",
-                "01",
-                "+1",
-                " 1",
-                "1e0",
-                "0x1",
-                "0.5",
-                "1_0",
-                "\u0661",
-                "",
-                "5",
-                "\n",
-                "1\nx",
-            ]
-            put(f"{tag}:allocation", mapping=dict.fromkeys(odd, live) | {"0": live})
-            put(f"{tag}:grab", mapping=dict.fromkeys(odd, "a|1|999999999999999"))
-            put(
-                f"{tag}:members",
-                mapping=dict.fromkeys(["", "x y", "a|b", "\n"], "999999999999999|i"),
-            )
-            survey = await store.survey("a")
-            assert survey.standing == Standing({"a": 1}, {"a": 0}, 0)
-            assert (survey.own, survey.free) == ([(0, 7)], [1])
-            assert await store.grab(1, "a", 0.0), "by count one more belongs to the only member"
-
-    asyncio.run(story())
+    tag = f"{{spillover:{group}}}"
+    put = redis_server.client.hset
+    async with stores_at(redis_server.url, group, 1, partitions=2) as (store,):
+        await store.join("a", "i")
+        live = "a|7|1|999999999999999|0"
+        odd = [
+            "-1",
+            "01",
+            "+1",
+            " 1",
+            "1e0",
+            "0x1",
+            "0.5",
+            "1_0",
+            "\u0661",
+            "",
+            "5",
+            "\n",
+            "1\nx",
+        ]
+        put(f"{tag}:allocation", mapping=dict.fromkeys(odd, live) | {"0": live})
+        put(f"{tag}:grab", mapping=dict.fromkeys(odd, "a|1|999999999999999"))
+        put(
+            f"{tag}:members",
+            mapping=dict.fromkeys(["", "x y", "a|b", "\n"], "999999999999999|i"),
+        )
+        survey = await store.survey("a")
+        assert survey.standing == Standing({"a": 1}, {"a": 0}, 0)
+        assert (survey.own, survey.free) == ([(0, 7)], [1])
+        assert await store.grab(1, "a", 0.0), "by count one more belongs to the only member"
 
 
-def test_what_nobody_here_wrote_is_not_cleared_away(redis_server, group):
+async def test_what_nobody_here_wrote_is_not_cleared_away(redis_server, group):
     """Of the dead, a member that joins removes only what is one for sure."""
     odd = {"n1": "soon", "n2": "9" * 16 + "|i", "n3": "0|i|j", "x y": "1|i", "": "1|i"}
 
-    async def story():
-        key = f"{{spillover:{group}}}:members"
-        redis_server.client.hset(key, mapping={**odd, "dead": "1|i", "gone": "0|"})
-        async with stores_at(redis_server.url, group, 1) as (store,):
-            await store.join("a", "i")
-        assert set(redis_server.client.hkeys(key)) == {*odd, "a"}
-
-    asyncio.run(story())
+    key = f"{{spillover:{group}}}:members"
+    redis_server.client.hset(key, mapping={**odd, "dead": "1|i", "gone": "0|"})
+    async with stores_at(redis_server.url, group, 1) as (store,):
+        await store.join("a", "i")
+    assert set(redis_server.client.hkeys(key)) == {*odd, "a"}

@@ -69,7 +69,6 @@ def read_all(reader):
 
 
 def test_records_of_one_key_stay_together(group):
-    """Each goes to the partition of its key, in the order in which it was appended."""
     with StreamWriter(group.server.url, group.name, 4, batch_records=7) as writer:
         for number in range(200):
             writer.append(str(number), key=f"k{number % 10}")
@@ -95,21 +94,7 @@ def test_a_checkpoint_that_cannot_be_read_is_not_begun_anew(group):
         assert group.redis.hget(group.keys.checkpoints, "0") == value
 
 
-def test_reading_goes_on_behind_the_checkpoint(group):
-    """What was read and not committed comes again, to the next holder or to the same."""
-    group.fill(100)
-    first = group.reader(1, batch_records=30)
-    first.commit(first.read(0.0))
-    first.read(0.0)
-    second = group.reader(2)
-    assert second.claim().passed == 30
-    assert numbers(second.read(0.0)) == list(range(30, 100))
-    again = group.reader(2)
-    assert numbers(again.read(0.0)) == list(range(30, 100))
-
-
 def test_an_earlier_holder_is_fenced_from_the_claim_on(group):
-    """Its commit, its effects, its reading and its claim are refused, and change nothing."""
     group.fill(10)
     stale = group.reader(1, read_ahead=False)
     batch = stale.read(0.0)
@@ -128,16 +113,6 @@ def test_an_earlier_holder_is_fenced_from_the_claim_on(group):
         group.reader(1).read(0.0)
     assert group.redis.hgetall(group.keys.checkpoints) == before
     assert group.sink("n") == {}
-
-
-def test_a_stale_holder_learns_it_from_what_it_read_ahead(group):
-    """It does not even handle what it has: the next read says so."""
-    group.fill(10)
-    stale = group.reader(1, batch_records=3)
-    stale.read(0.0)
-    group.reader(2).claim()
-    with pytest.raises(Fenced):  # at once, unless the first was read ahead before the claim
-        list(map(stale.read, (0.0, 0.0)))
 
 
 async def grant(store, node):
@@ -244,7 +219,6 @@ def _blocked(group):
 
 @pytest.mark.usefixtures("redis_7")
 def test_what_was_trimmed_is_skipped_and_counted(group, caplog):
-    """The checkpoint keeps the count; the lag is what is left; the log has it once."""
     group.fill(100)
     reader = group.reader(1, batch_records=10, read_ahead=False)
     reader.commit(first := reader.read(0.0))
@@ -291,21 +265,6 @@ def test_a_stream_begun_anew_is_read_from_its_beginning(group):
     with pytest.raises(CheckpointMoved):
         reader.read(0.0)
     assert read_all(reader) == [77]
-
-
-def test_lost_data_are_noticed_by_who_still_reads(redis_servers, tmp_path):
-    """FLUSHALL: the claim is gone with the rest, and made anew; epochs still go by the lease."""
-    with redis_servers.running(tmp_path) as server:
-        group = Group(server, "g")
-        group.fill(10)
-        reader = group.reader(5, read_ahead=False)
-        batch = reader.read(0.0)
-        server.client.flushall()
-        with pytest.raises(CheckpointMoved):
-            reader.commit(batch)
-        group.fill(3)
-        assert read_all(reader) == [0, 1, 2]
-        group.close()
 
 
 def test_an_old_holder_that_claims_after_the_loss_makes_no_way_for_others(redis_servers, tmp_path):
@@ -370,7 +329,6 @@ def test_effects_happen_all_or_none(group):
 
 
 def test_a_batch_sent_twice_is_appended_once(group):
-    """As after an answer that was lost."""
     writer = StreamWriter(group.server.url, group.name, 1)
     writer.append("0", partition=0)
     steps = writer._writing.flush()

@@ -3,7 +3,6 @@ a batch, an alarm that stays silent."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -62,7 +61,6 @@ def test_a_batch_that_cannot_be_appended_leaves_nothing(redis_server, name):
 
 @pytest.mark.parametrize("ends", ["flush", "close", "with"])
 def test_what_a_writer_could_not_send_stays_in_it(redis_server, name, ends):
-    """Whoever closes it then is told, and can send it later, once."""
     keys = StreamKeys.of(name)
     redis_server.client.set(keys.stream(0), "no stream")
     writer = StreamWriter(redis_server.url, name, 2)
@@ -86,31 +84,27 @@ def test_what_a_writer_could_not_send_stays_in_it(redis_server, name, ends):
     assert redis_server.client.xlen(keys.stream(0)) == 2
 
 
-def test_closing_a_writer_that_awaits_sends_the_rest(redis_server, name):
+async def test_closing_a_writer_that_awaits_sends_the_rest(redis_server, name):
     """And one that never wrote anything asks for nothing, so that it needs no Redis."""
     keys = StreamKeys.of(name)
 
-    async def main():
-        writer = AsyncStreamWriter(redis_server.url, name, 2)
-        await writer.append("first", partition=0)
-        assert redis_server.client.exists(keys.stream(0)) == 0
-        await writer.close()
-        assert (writer.unsent, redis_server.client.xlen(keys.stream(0))) == (0, 1)
-        redis_server.client.set(keys.stream(1), "no stream")
-        await writer.append("second", partition=1)
-        for _ in range(2):
-            with pytest.raises(StoreRefused, match="left in the writer: 1"):
-                await writer.close()
-        redis_server.client.delete(keys.stream(1))
-        await writer.close()
-        assert redis_server.client.xlen(keys.stream(1)) == 1
-        await AsyncStreamWriter("redis://127.0.0.1:1/0", name, 2).close()
-
-    asyncio.run(main())
+    writer = AsyncStreamWriter(redis_server.url, name, 2)
+    await writer.append("first", partition=0)
+    assert redis_server.client.exists(keys.stream(0)) == 0
+    await writer.close()
+    assert (writer.unsent, redis_server.client.xlen(keys.stream(0))) == (0, 1)
+    redis_server.client.set(keys.stream(1), "no stream")
+    await writer.append("second", partition=1)
+    for _ in range(2):
+        with pytest.raises(StoreRefused, match="left in the writer: 1"):
+            await writer.close()
+    redis_server.client.delete(keys.stream(1))
+    await writer.close()
+    assert redis_server.client.xlen(keys.stream(1)) == 1
+    await AsyncStreamWriter("redis://127.0.0.1:1/0", name, 2).close()
 
 
 def test_a_full_batch_leaves_before_anybody_flushes(redis_server, name):
-    """By either kind of writer; what does not fill another waits."""
     stream = StreamKeys.of(name).stream(0)
 
     def there(writer):
@@ -123,17 +117,6 @@ def test_a_full_batch_leaves_before_anybody_flushes(redis_server, name):
             counts.append(there(writer))
         assert counts == [(0, 1, 0), (0, 2, 0), (3, 0, 3), (3, 1, 3)]
     assert there(writer) == (4, 0, 4)
-
-    async def main():
-        async with AsyncStreamWriter(redis_server.url, name, 2, batch_bytes=4) as writer:
-            counts = []
-            for value in ("é", "é", "x", "x", "x"):
-                await writer.append(value, partition=0)
-                counts.append(there(writer))
-            assert counts == [(4, 1, 0), (6, 0, 2), (6, 1, 2), (6, 2, 2), (6, 3, 2)]
-        assert there(writer) == (9, 0, 5)
-
-    asyncio.run(main())
 
 
 def test_what_is_left_by_an_error_is_not_sent(redis_server, name):

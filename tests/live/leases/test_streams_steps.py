@@ -111,7 +111,6 @@ def kinds(asked):
 
 
 def test_what_is_not_answered_is_asked_again_after_longer_and_longer_pauses(clock):
-    """Twice as long each time, up to a second; and the lease is asked before each."""
     lease = Lease()
     ask = Wait("s", "0-0", 1.0)
     asked, answer = carried_out(guarded(lease).patiently(ask), [GONE, None] * 8 + [b"there"])
@@ -174,14 +173,12 @@ def read_ahead():
 
 @pytest.mark.parametrize("came_to", [GONE, found(2, 2)])
 def test_what_was_read_ahead_in_vain_is_read_anew(came_to):
-    """Nothing was there by then, or Redis did not answer."""
     asked, batch = carried_out(read_ahead().read(0.0, read_ahead=False), [came_to, found(2, 2, 2)])
     assert kinds(asked) == ["Take", "read"]
     assert batch.position == "2-0"
 
 
 def test_who_finds_nothing_waits_and_looks_once_more():
-    """Also where the wait itself came to nothing."""
     for came_to in (None, GONE):
         reading = reading_of()
         asked, batch = carried_out(
@@ -192,7 +189,6 @@ def test_who_finds_nothing_waits_and_looks_once_more():
 
 
 def test_who_may_not_wait_or_is_told_to_stop_does_not():
-    """Nor does it read ahead what nobody will handle."""
     stop = threading.Event()
     for wait_s, stopped in ((0.0, False), (1.5, True)):
         if stopped:
@@ -207,8 +203,6 @@ def test_who_may_not_wait_or_is_told_to_stop_does_not():
 
 @pytest.mark.parametrize("ask", ["claim", "Wait", "Take"])
 def test_a_lease_that_is_over_ends_it_before_each_of_its_steps(ask):
-    """Whatever it was about to do."""
-
     class Ending(Lease):
         def check(self):
             super().check()
@@ -248,7 +242,6 @@ def test_what_a_script_says_instead_ends_the_claim(said, error, why):
 
 @pytest.mark.parametrize("answers", [[[*claimed(5)[:2], 0]], [claimed(5), found(-1, 8, 9)]])
 def test_who_is_to_fail_at_what_was_trimmed_needs_a_redis_that_counts(answers):
-    """Told at the claim, or by the first read if there was no stream yet."""
     reading = reading_of(on_trimmed="fail")
     with pytest.raises(InputError, match=r"expected Redis 7 or later.*on_trimmed='fail'"):
         carried_out(reading.read(0.0, read_ahead=False), answers)
@@ -294,6 +287,3 @@ def test_a_checkpoint_that_was_moved_is_claimed_again_after_a_pause():
     assert asked[2].for_s == pytest.approx(0.1)
     assert consumed.reclaims == 1
     assert consumed.batches == 0
-
-
-# --- lags -------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Exactly once under takeovers: readers of growing epochs race, die, freeze, and come back.
 
-SPILLOVER_SOAK_S in the environment: a million records instead of 20 000, and takeovers for as
+SPILLOVER_SOAK_S in the environment: a million records instead of 8 000, and takeovers for as
 long.
 """
 
@@ -28,7 +28,7 @@ from support import waiting
 from support.few import examples
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
-RECORDS = 1_000_000 if SOAK_S else 20_000
+RECORDS = 1_000_000 if SOAK_S else 8_000
 BATCH_RECORDS = RECORDS // 4_000
 """Small, so that takeovers come in the middle."""
 LIMIT_S = 240.0 if SOAK_S else 60.0
@@ -58,7 +58,7 @@ steps = st.lists(
         st.integers(1, 9),
     ),
     min_size=10,
-    max_size=60,
+    max_size=60 if SOAK_S else 30,
 )
 
 
@@ -132,7 +132,6 @@ def effects_of(batch):
 @settings(max_examples=examples(60))
 @given(happened=steps)
 def test_whatever_readers_do_each_record_is_applied_once(redis_server, redis_servers, happened):
-    """Stale readers are refused, answers get lost, batches are committed in part."""
     race = Race(redis_server.url, redis_servers.new_name())
     highest, fenced = 0, set()
     for what, who, count in happened:
@@ -197,7 +196,7 @@ def test_processes_are_killed_frozen_and_overtaken(redis_server, redis_servers):
     consumers = Consumers(url, group, redis_server.client, counts)
     stale = []
     try:
-        for what in ["kill", "freeze", "overtake"] * 2:
+        for what in ["kill", "freeze", "overtake"] * (2 if SOAK_S else 1):
             process = consumers.start()
             until(lambda: consumers.claimed == consumers.epoch)
             goal = min(RECORDS, consumers.applied.applied + random.randrange(1, RECORDS // 40))

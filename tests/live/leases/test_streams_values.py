@@ -95,7 +95,6 @@ wishes = st.lists(
 
 @given(wishes, wishes)
 def test_added_up_increments_mean_the_same(first, second):
-    """Whatever stands between them, and in whatever way a field is written."""
     one_by_one, effects = [], Effects()
     for part in (first, second):
         together = Effects()

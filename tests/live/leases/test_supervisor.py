@@ -12,7 +12,6 @@ import pytest
 
 from spillover.core.leases import events as ev
 from spillover.live.leases.renewal.clock import lease_now_s
-from spillover.live.leases.renewal.memory import LeaseMemory
 from spillover.live.leases.renewal.renewer import LeaseRenewer
 from spillover.live.leases.renewal.settings import make_plan
 from spillover.live.leases.renewal.spawn import THREAD, Worker
@@ -29,13 +28,6 @@ TICK_S = 0.05
 
 def plan_of(times=TIMES, **given):
     return make_plan(NOWHERE, "g", 2, times, node="a", incarnation="i", **given)
-
-
-@pytest.fixture
-def memory():
-    memory = LeaseMemory(2)
-    yield memory
-    memory.close()
 
 
 class Looked:
@@ -78,7 +70,6 @@ def linked():
     ],
 )
 def test_a_thread_renews_where_no_process_does(looked, monkeypatch, mode, deaths, kind, why):
-    """Unless a process it must be; then it is tried again, and told."""
     monkeypatch.setattr(sys, "executable", "")
     one = looked.supervisor
     one._mode, one._young_deaths = mode, deaths
@@ -95,7 +86,6 @@ def test_a_thread_renews_where_no_process_does(looked, monkeypatch, mode, deaths
 
 
 def test_what_takes_the_place_of_another_renews_if_that_had_begun(looked, memory):
-    """And says nothing of before."""
     one, words = looked.supervisor, []
 
     def started():
@@ -160,8 +150,6 @@ def test_what_ends_as_soon_as_it_began_is_started_again_ever_later(memory):
 
 
 def test_what_has_renewed_before_it_ended_is_replaced_at_once(memory):
-    """However often."""
-
     class Talks(Dying):
         says = b'{"hung": []}\n'
 
@@ -186,7 +174,6 @@ def test_what_has_renewed_before_it_ended_is_replaced_at_once(memory):
 
 
 def test_the_end_of_renewals_is_told_once_to_whoever_asked_for_it(looked):
-    """Not to who began anew meanwhile; at the latest when whatever renewed has ended."""
     one = looked.supervisor
 
     def ended():

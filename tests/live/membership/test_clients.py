@@ -14,76 +14,6 @@ from spillover.live.engine.timers import Timers
 from spillover.live.membership.clients import PARTING_S, Clients
 from spillover.live.membership.session_wire import SIGN_OF_LIFE, decode_line
 
-
-def test_how_many_there_are_is_told_whenever_that_changes():
-    """Also where a response ends and nobody has said goodbye."""
-
-    async def main():
-        counts, lines = [], []
-        timers = Timers(asyncio.get_running_loop())
-        clients = Clients("a", 1, LettingIn(10.0, 10, 10), timers, on_count=counts.append)
-        clients.announce(1, "a", ())
-        one, two = (clients.open(name, 1, lines.append, lambda: None) for name in ("c1", "c2"))
-        clients.drop(one)
-        clients.drop(one)
-        assert counts == [1, 2, 1]
-        assert clients.leave("c2", 1, moved=True)
-        clients.drop(two)
-        assert counts == [1, 2, 1, 0]
-        timers.close()
-
-    asyncio.run(main())
-
-
-def test_one_client_alone_gets_signs_of_life_as_many_do():
-    """Else it takes its node for dead, and asks another one every few seconds."""
-
-    async def main():
-        lines = []
-        timers = Timers(asyncio.get_running_loop())
-        clients = Clients("a", 1, LettingIn(10.0, 10, 10), timers)
-        clients.announce(1, "a", ())
-        only = clients.open("c1", 1, lines.append, lambda: None)
-        due_s = time.monotonic()
-        for count in (1, 2):
-            due_s -= 5.0
-            clients._give_signs_of_life(due_s)
-            assert lines.count(SIGN_OF_LIFE) == count
-            assert timers.next_s == due_s + 15.0, "when the next one is due"
-        clients.drop(only)
-        clients._give_signs_of_life(0.0)
-        assert lines.count(SIGN_OF_LIFE) == 2
-        assert not clients._is_timed, "nobody is there to be told"
-        timers.close()
-
-    asyncio.run(main())
-
-
-def test_what_is_announced_again_is_told_to_all_with_their_ranks():
-    """As long as the node has more clients than its share."""
-
-    async def main():
-        lines = {f"c{number}": [] for number in range(40)}
-        timers = Timers(asyncio.get_running_loop())
-        letting_in = LettingIn(100.0, 100, 100)
-        clients = Clients("a", 1, letting_in, timers, numbers=lambda: {"b": 0})
-        servers = [SessionServer(name, f"http://{name}:1") for name in "ab"]
-        clients.announce(1, "a", servers[:1])
-        for name, told in lines.items():
-            clients.open(name, 1, told.append, lambda: None)
-        clients.announce(2, "a", servers)
-        before = [len(told) for told in lines.values()]
-        assert clients._clients.repeat_s < math.inf
-        clients._repeat(clients._clients.repeat_s)
-        assert [len(told) for told in lines.values()] == [count + 1 for count in before]
-        said = [decode_line(told[-1][:-1]) for told in lines.values()]
-        assert [(one.clients, one.rank) for one in said] == [(40, rank) for rank in range(40)]
-        assert {one.surplus for one in said} == {1.0}, "half of them, and nodes see all"
-        timers.close()
-
-    asyncio.run(main())
-
-
 URL = "http://x:1"
 
 
@@ -129,25 +59,26 @@ def test_who_comes_is_told_where_it_is_and_is_the_last():
 
 
 def test_the_first_who_comes_has_signs_of_life_begin():
-    """Fifteen seconds from now on; for those who come later it is the same one."""
+    """Fifteen seconds from now on, though it is alone; those who come later have the same."""
     with Bed() as bed:
         bed.announce(1, "a")
         before_s = time.monotonic()
         bed.open("c")
-        bed.open("d")
         assert before_s + 15.0 <= bed.timers.next_s <= time.monotonic() + 15.0
+        bed.timers.run_due(before_s + 16.0)
+        assert bed.told["c1"].count(SIGN_OF_LIFE) == 1
+        bed.open("d")
         assert len(bed.timers) == 1
-        bed.timers.run_due(bed.timers.next_s)
+        bed.timers.run_due(before_s + 31.0)
         assert [lines[-1] for lines in bed.told.values()] == [SIGN_OF_LIFE] * 2
         assert len(bed.timers) == 1
         bed.clients.close()
         bed.timers.run_due(math.inf)
         assert len(bed.timers) == 0
-        assert [lines.count(SIGN_OF_LIFE) for lines in bed.told.values()] == [1, 1]
+        assert bed.told["c1"].count(SIGN_OF_LIFE) == 2
 
 
 def test_who_comes_anew_takes_its_own_place():
-    """The session that it had is over, and its end changes nothing any more."""
     counts = []
     with Bed(on_count=counts.append) as bed:
         bed.announce(1, "a")
@@ -162,6 +93,10 @@ def test_who_comes_anew_takes_its_own_place():
         assert bed.clients.leave("c", 2, moved=True)
         assert bed.clients.leave("d", None, moved=False)
         assert (bed.ended, counts[3:], bed.clients.moves) == (["c1", "c2", "d1"], [1, 0], 1)
+        ends = bed.open("e")
+        for _ in range(2):  # its response ends, and nobody has said goodbye
+            bed.clients.drop(ends)
+        assert counts[5:] == [1, 0]
 
 
 def test_without_a_place_one_is_put_off_until_others_may_have_gone():

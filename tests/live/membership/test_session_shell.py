@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 
 import pytest
@@ -62,23 +62,20 @@ def line(*urls, rank=0):
     return encode_announcement(encode_head("s0", 1, (1, "s0", 1), listed), 3, rank, 0.0)
 
 
-def with_servers(count, check, may_ask=lambda _: True):
-    """`check(shell, machine, servers)`; none of them has an answer yet."""
-
-    async def main():
-        async with AsyncExitStack() as stack:
-            servers = [await stack.enter_async_context(scripted(answer(200))) for _ in range(count)]
-            clients = {server.url: HttpClient(server.url) for server in servers}
-            for client in clients.values():
-                stack.push_async_callback(client.close)
-            machine = Recorded([server.url for server in servers])
-            shell = SessionShell("a & b", machine, clients.__getitem__, lambda: None, may_ask)
-            await check(shell, machine, servers)
-            for server in servers:
-                server.answers(answer(200))
-            await shell.close()
-
-    asyncio.run(asyncio.wait_for(main(), 20.0))
+@asynccontextmanager
+async def with_servers(count, may_ask=lambda _: True):
+    """The shell, its machine and so many servers; none of them has an answer yet."""
+    async with AsyncExitStack() as stack, asyncio.timeout(20.0):
+        servers = [await stack.enter_async_context(scripted(answer(200))) for _ in range(count)]
+        clients = {server.url: HttpClient(server.url) for server in servers}
+        for client in clients.values():
+            stack.push_async_callback(client.close)
+        machine = Recorded([server.url for server in servers])
+        shell = SessionShell("a & b", machine, clients.__getitem__, lambda: None, may_ask)
+        yield shell, machine, servers
+        for server in servers:
+            server.answers(answer(200))
+        await shell.close()
 
 
 def told(caplog):
@@ -89,76 +86,74 @@ def told(caplog):
     ("said", "later_s"),
     [("2.5", 2.5), ("0", 0.0), ("-3", 0.0), ("soon", None), (None, None)],
 )
-def test_who_is_asked_to_come_later_goes_by_what_is_said(said, later_s, caplog):
+async def test_who_is_asked_to_come_later_goes_by_what_is_said(said, later_s, caplog):
     """Only by 429 and 503, whatever else says so; it is told of once, until there is a session."""
     header = {} if said is None else {"retry_after": said}
 
-    async def check(shell, machine, servers):
-        for server, status in zip(servers, (404, 503, 429, 502), strict=False):
-            server.answers(answer(status, **header))
-        servers[-1].answers(BEGUN + line(servers[-1].url))
-        shell.start()
-        await until(lambda: shell.in_use)
-        assert machine.heard[:5] == [
-            Started(),
-            Lost(1),
-            NotReached(2, later_s),
-            NotReached(3, later_s),
-            Lost(4),
-        ]
-        assert (shell.put_off, shell.connects, shell.losses) == (2, 5, 0)
-        assert "502" in shell.why
-        ((node, reason),) = [(fields["node"], fields["reason"]) for fields in told(caplog)]
-        assert node == servers[0].url
-        assert "404" in reason
-
     with caplog.at_level(logging.INFO):
-        with_servers(5, check)
+        async with with_servers(5) as (shell, machine, servers):
+            for server, status in zip(servers, (404, 503, 429, 502), strict=False):
+                server.answers(answer(status, **header))
+            servers[-1].answers(BEGUN + line(servers[-1].url))
+            shell.start()
+            await until(lambda: shell.in_use)
+            assert machine.heard[:5] == [
+                Started(),
+                Lost(1),
+                NotReached(2, later_s),
+                NotReached(3, later_s),
+                Lost(4),
+            ]
+            assert (shell.put_off, shell.connects, shell.losses) == (2, 5, 0)
+            assert "502" in shell.why
+            ((node, reason),) = [(fields["node"], fields["reason"]) for fields in told(caplog)]
+            assert node == servers[0].url
+            assert "404" in reason
 
 
-def test_lines_that_are_none_are_lies_and_the_session_goes_on(caplog):
-    async def check(shell, machine, servers):
-        (server,) = servers
-        lines = [line(server.url), b"nonsense\n", SIGN_OF_LIFE, b"{}}\n", line(server.url, rank=2)]
-        server.answers(BEGUN + b"".join(lines))
-        shell.start()
-        await until(lambda: machine.of(Announced))
-        assert [type(event) for event in machine.heard] == [Started, Connected, Announced]
-        assert machine.heard[-1].announcement.rank == 2
-        assert (shell.lies, shell.losses, shell.in_use.url) == (2, 0, server.url)
-        assert [fields["node"] for fields in told(caplog)] == [server.url]
-
+async def test_lines_that_are_none_are_lies_and_the_session_goes_on(caplog):
     with caplog.at_level(logging.INFO):
-        with_servers(1, check)
+        async with with_servers(1) as (shell, machine, servers):
+            (server,) = servers
+            lines = [
+                line(server.url),
+                b"nonsense\n",
+                SIGN_OF_LIFE,
+                b"{}}\n",
+                line(server.url, rank=2),
+            ]
+            server.answers(BEGUN + b"".join(lines))
+            shell.start()
+            await until(lambda: machine.of(Announced))
+            assert [type(event) for event in machine.heard] == [Started, Connected, Announced]
+            assert machine.heard[-1].announcement.rank == 2
+            assert (shell.lies, shell.losses, shell.in_use.url) == (2, 0, server.url)
+            assert [fields["node"] for fields in told(caplog)] == [server.url]
 
 
-def test_what_ends_and_was_a_session_is_a_loss_and_the_next_one_is_news(caplog):
-    """What was no session is none; between two sessions it is told of once."""
-
-    async def check(shell, machine, servers):
-        first, second = servers
-        body = line(first.url, second.url)
-        first.answers(answer(200, body, kind="application/x-ndjson"), answer(404))
-        second.answers(answer(404), CUT + line(first.url, second.url))
-        shell.start()
-        await until(lambda: shell.in_use and shell.in_use.url == second.url)
-        assert machine.heard[2] == Lost(1)
-        assert shell.losses == 1
-        assert len(told(caplog)) == 1
-        second.hang_up()
-        first.answers(BEGUN + line(first.url, second.url))
-        await until(lambda: shell.losses == 2)
-        await until(lambda: shell.in_use)
-        assert len(told(caplog)) == 2
-
+async def test_what_ends_and_was_a_session_is_a_loss_and_the_next_one_is_news(caplog):
     with caplog.at_level(logging.INFO):
-        with_servers(2, check)
+        async with with_servers(2) as (shell, machine, servers):
+            first, second = servers
+            body = line(first.url, second.url)
+            first.answers(answer(200, body, kind="application/x-ndjson"), answer(404))
+            second.answers(answer(404), CUT + line(first.url, second.url))
+            shell.start()
+            await until(lambda: shell.in_use and shell.in_use.url == second.url)
+            assert machine.heard[2] == Lost(1)
+            assert shell.losses == 1
+            assert len(told(caplog)) == 1
+            second.hang_up()
+            first.answers(BEGUN + line(first.url, second.url))
+            await until(lambda: shell.losses == 2)
+            await until(lambda: shell.in_use)
+            assert len(told(caplog)) == 2
 
 
-def test_a_bug_ends_the_following_with_a_line_in_the_log(caplog):
+async def test_a_bug_ends_the_following_with_a_line_in_the_log(caplog):
     """Else the client would stay for good where it is, and nobody would know."""
+    async with with_servers(1) as (shell, machine, servers):
 
-    async def check(shell, machine, servers):
         def fail():
             raise ZeroDivisionError("it divides")
 
@@ -172,15 +167,17 @@ def test_a_bug_ends_the_following_with_a_line_in_the_log(caplog):
         assert "not followed any more" in one.msg.words
         assert one.exc_info[0] is ZeroDivisionError
 
-    with_servers(1, check)
-
 
 @pytest.mark.parametrize(
     "first",
     [SIGN_OF_LIFE, encode_parting(1.0), b"<html>\n", line(), line("http://x", "http://x"), None],
 )
-def test_who_does_not_begin_with_servers_is_no_node(first):
-    async def check(shell, machine, servers):
+async def test_who_does_not_begin_with_servers_is_no_node(first):
+    async with with_servers(1, may_ask=lambda url: url != "http://x:1") as (
+        shell,
+        machine,
+        servers,
+    ):
         (server,) = servers
         server.answers(BEGUN + (line("http://x:1") if first is None else first))
         shell.start()
@@ -188,13 +185,9 @@ def test_who_does_not_begin_with_servers_is_no_node(first):
         assert (shell.in_use, shell.losses, shell.put_off) == (None, 0, 0)
         assert ("http, and this client" if first is None else "it is no node") in shell.why
 
-    with_servers(1, check, may_ask=lambda url: url != "http://x:1")
 
-
-def test_a_node_that_parts_is_left_for_another_with_a_word_to_it():
-    """Who goes says which session it was, and whether it has moved."""
-
-    async def check(shell, machine, servers):
+async def test_a_node_that_parts_is_left_for_another_with_a_word_to_it():
+    async with with_servers(2) as (shell, machine, servers):
         first, second = servers
         everyone = line(first.url, second.url)
         first.answers(BEGUN + everyone + encode_parting(0.0), answer(200))
@@ -214,13 +207,10 @@ def test_a_node_that_parts_is_left_for_another_with_a_word_to_it():
         assert machine.heard[-1] == Ended()
         assert (shell.moves, shell._streams) == (1, {})
 
-    with_servers(2, check)
 
-
-def test_a_session_that_was_left_is_no_loss_however_it_ends():
+async def test_a_session_that_was_left_is_no_loss_however_it_ends():
     """Its node may be gone before it has the word."""
-
-    async def check(shell, machine, servers):
+    async with with_servers(2) as (shell, machine, servers):
         first, second = servers
         everyone = line(first.url, second.url)
         first.answers(BEGUN + everyone + encode_parting(0.0), b"")
@@ -235,11 +225,9 @@ def test_a_session_that_was_left_is_no_loss_however_it_ends():
         await until(lambda: not shell._farewells)
         assert (shell.in_use.url, shell.moves, shell.losses) == (second.url, 1, 0)
 
-    with_servers(2, check)
 
-
-def test_who_is_let_go_of_before_it_has_answered_is_not_kept():
-    async def check(shell, machine, servers):
+async def test_who_is_let_go_of_before_it_has_answered_is_not_kept():
+    async with with_servers(1) as (shell, _, servers):
         servers[0].answers(b"")
         shell.start()
         await until(lambda: servers[0].seen)
@@ -247,11 +235,9 @@ def test_who_is_let_go_of_before_it_has_answered_is_not_kept():
         assert shell._streams == {}
         assert [words.partition(" ")[0] for words, _ in servers[0].seen] == ["GET"]
 
-    with_servers(1, check)
 
-
-def test_who_takes_too_long_is_let_go_of_and_the_next_one_asked():
-    async def check(shell, machine, servers):
+async def test_who_takes_too_long_is_let_go_of_and_the_next_one_asked():
+    async with with_servers(2) as (shell, machine, servers):
         silent, other = servers
         silent.answers(b"")
         other.answers(BEGUN + line(other.url))
@@ -262,5 +248,3 @@ def test_who_takes_too_long_is_let_go_of_and_the_next_one_asked():
         await until(lambda: shell.in_use)
         await until(lambda: set(shell._streams) == {2})
         assert (shell.in_use.url, shell.connects, shell.losses) == (other.url, 2, 0)
-
-    with_servers(2, check)

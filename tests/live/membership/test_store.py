@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 
 from spillover.inputs.topology_file import short_text
-from spillover.live.membership import store
+from spillover.live.membership import store as store_module
 from spillover.live.membership.store import AWAY, ConfigurationStore
 from spillover.model.configuration import Configuration, Stamp, of_file
 from spillover.model.errors import StoreRefused, StoreUnreachable
@@ -29,20 +29,18 @@ def next_of(before: Configuration, by: str, max_hops: int) -> Configuration:
 FIRST = next_of(of_file(PLAIN), "a", 3)
 
 
-def with_store(url, federation, main):
-    async def run():
-        store = ConfigurationStore(url, federation)
-        try:
-            async with asyncio.timeout(20.0):
-                await main(store)
-        finally:
-            await store.close()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def with_store(url, federation):
+    store = ConfigurationStore(url, federation)
+    try:
+        async with asyncio.timeout(20.0):
+            yield store
+    finally:
+        await store.close()
 
 
-def test_one_of_two_is_kept_and_the_other_learns_of_it(redis_server, redis_servers):
-    async def main(store):
+async def test_one_of_two_is_kept_and_the_other_learns_of_it(redis_server, redis_servers):
+    async with with_store(redis_server.url, redis_servers.new_name()) as store:
         assert await store.get() is None
         rival = next_of(of_file(PLAIN), "b", 4)
         puts = [store.put(one, Stamp(0)) for one in (FIRST, rival)]
@@ -54,16 +52,17 @@ def test_one_of_two_is_kept_and_the_other_learns_of_it(redis_server, redis_serve
         built = next_of(kept, "b", 5)
         assert await store.put(built, kept.stamp) is None
         assert await store.put(FIRST, Stamp(0)) == built
+        other = ConfigurationStore(redis_server.url, redis_servers.new_name())
+        assert await other.get() is None, "federations share a Redis"
+        await other.close()
 
-    with_store(redis_server.url, redis_servers.new_name(), main)
 
-
-def test_what_is_kept_is_heard_at_once_and_also_what_was_kept_before(
+async def test_what_is_kept_is_heard_at_once_and_also_what_was_kept_before(
     redis_server, redis_servers, monkeypatch
 ):
-    monkeypatch.setattr(store, "POLL_S", 3600.0)  # so that nothing else brings it
+    monkeypatch.setattr(store_module, "POLL_S", 3600.0)  # so that nothing else brings it
 
-    async def main(store):
+    async with with_store(redis_server.url, redis_servers.new_name()) as store:
         heard: list[Configuration] = []
         assert await store.put(FIRST, Stamp(0)) is None
         listening = asyncio.create_task(store.listen(heard.append))
@@ -74,41 +73,25 @@ def test_what_is_kept_is_heard_at_once_and_also_what_was_kept_before(
         listening.cancel()
         await asyncio.wait([listening])
 
-    with_store(redis_server.url, redis_servers.new_name(), main)
-
-
-def test_federations_share_a_redis(redis_server, redis_servers):
-    async def main(store):
-        assert await store.put(FIRST, Stamp(0)) is None
-        other = ConfigurationStore(redis_server.url, redis_servers.new_name())
-        assert await other.get() is None
-        await other.close()
-
-    with_store(redis_server.url, redis_servers.new_name(), main)
-
 
 DEEP = '{"stamp":[9,"z",9],"topology":"","more":' + "[" * 100_000
 
 
 @pytest.mark.parametrize("body", ["nonsense", b"\xff\xfe", DEEP], ids=["words", "binary", "deep"])
-def test_what_is_none_counts_as_nothing(redis_server, redis_servers, body):
+async def test_what_is_none_counts_as_nothing(redis_server, redis_servers, body):
     name = redis_servers.new_name()
     key = f"{{spillover:{name}}}:configuration"
     redis_server.client.hset(key, mapping={"stamp": "9 z 9", "body": body})
 
-    async def main(store):
+    async with with_store(redis_server.url, name) as store:
         assert await store.get() is None
         assert await store.put(FIRST, Stamp(0)) is None
         assert await store.get() == FIRST
 
-    with_store(redis_server.url, name, main)
 
-
-def test_redis_goes_and_comes_back(redis_servers, tmp_path, caplog):
-    """One line says that it is away, one that it is back: the next time is the first again."""
-    with redis_servers.running(tmp_path) as server:
-
-        async def main(store):
+async def test_redis_goes_and_comes_back(redis_servers, tmp_path, caplog):
+    with redis_servers.running(tmp_path) as server, caplog.at_level(logging.INFO):
+        async with with_store(server.url, "f") as store:
             heard: list[Configuration] = []
             listening = asyncio.create_task(store.listen(heard.append))
             assert await store.put(FIRST, Stamp(0)) is None
@@ -125,61 +108,33 @@ def test_redis_goes_and_comes_back(redis_servers, tmp_path, caplog):
             assert store.failures == 0
             listening.cancel()
             await asyncio.wait([listening])
-
-        with caplog.at_level(logging.INFO):
-            with_store(server.url, "f", main)
     said = [record.getMessage().partition(" reason=")[0] for record in caplog.records]
     assert said == [AWAY, "the store of the configuration can be read again"]
 
 
-def test_who_listens_to_what_cannot_be_read_says_so_and_tries_again(
+async def test_who_listens_to_what_cannot_be_read_says_so_and_tries_again(
     redis_server, redis_servers, caplog, monkeypatch
 ):
-    """Once for all attempts; and that all is well, once it is."""
-    monkeypatch.setattr(store._log, "filters", [])  # other tests may just have said the same
+    monkeypatch.setattr(store_module._log, "filters", [])  # other tests may just have said the same
     name = redis_servers.new_name()
     key = f"{{spillover:{name}}}:configuration"
     redis_server.client.set(key, "no configuration is kept so")
 
-    async def main(kept):
-        heard: list[Configuration] = []
-        listening = asyncio.create_task(kept.listen(heard.append))
-        await until(lambda: kept.failures >= 3)
-        with pytest.raises(StoreRefused, match="WRONGTYPE"):
-            await kept.put(FIRST, Stamp(0))
-        assert heard == []
-        redis_server.client.delete(key)
-        assert await kept.put(FIRST, Stamp(0)) is None
-        await until(lambda: heard)
-        assert (heard[-1], kept.failures) == (FIRST, 0)
-        listening.cancel()
-        await asyncio.wait([listening])
-        assert listening.cancelled()
-
     with caplog.at_level(logging.INFO):
-        with_store(redis_server.url, name, main)
-    said = [record.getMessage().partition(" reason=")[0] for record in caplog.records]
-    assert said == [AWAY, "the store of the configuration can be read again"]
-    assert "WRONGTYPE" in caplog.records[0].getMessage()
-
-
-def test_a_redis_that_was_never_there_is_told_once(caplog, monkeypatch):
-    """Whoever listens tries again, less and less often."""
-    pytest.importorskip("redis")
-    monkeypatch.setattr(store._log, "filters", [])
-    with socket.socket() as taken:  # and nobody listens
-        taken.bind(("127.0.0.1", 0))
-        place = f"127.0.0.1:{taken.getsockname()[1]}"
-
-        async def main(kept):
-            listening = asyncio.create_task(kept.listen(print))
+        async with with_store(redis_server.url, name) as kept:
+            heard: list[Configuration] = []
+            listening = asyncio.create_task(kept.listen(heard.append))
             await until(lambda: kept.failures >= 3)
+            with pytest.raises(StoreRefused, match="WRONGTYPE"):
+                await kept.put(FIRST, Stamp(0))
+            assert heard == []
+            redis_server.client.delete(key)
+            assert await kept.put(FIRST, Stamp(0)) is None
+            await until(lambda: heard)
+            assert (heard[-1], kept.failures) == (FIRST, 0)
             listening.cancel()
             await asyncio.wait([listening])
             assert listening.cancelled()
-
-        with caplog.at_level(logging.INFO):
-            with_store(f"redis://{place}/0", "f", main)
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert said.startswith(f"{AWAY} reason=")
-    assert place in said
+    said = [record.getMessage().partition(" reason=")[0] for record in caplog.records]
+    assert said == [AWAY, "the store of the configuration can be read again"]
+    assert "WRONGTYPE" in caplog.records[0].getMessage()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from spillover.live.queue import bodies as bodies_module
 from spillover.live.queue.bodies import FILE_PIECE_BYTES, PIECE_BYTES, Bodies, Damaged
 from spillover.live.queue.store import FILE_BYTES_MIN, ObjectStore
 from support.loop import turn, until
@@ -17,18 +19,16 @@ from support.loop import turn, until
 LARGE = os.urandom(FILE_BYTES_MIN + FILE_PIECE_BYTES + 1)
 
 
-def with_bodies(main: Callable[[Bodies], Awaitable[None]], directory: Path | None = None) -> None:
-    async def run() -> None:
-        store = None if directory is None else ObjectStore(directory, "p1", "test")
-        bodies = Bodies(store, iter(range(100, 200)).__next__)
-        bodies.recover()
-        try:
-            async with asyncio.timeout(20.0):
-                await main(bodies)
-        finally:
-            bodies.close()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def with_bodies(directory: Path | None = None) -> AsyncIterator[Bodies]:
+    store = None if directory is None else ObjectStore(directory, "p1", "test")
+    bodies = Bodies(store, iter(range(100, 200)).__next__)
+    bodies.recover()
+    try:
+        async with asyncio.timeout(20.0):
+            yield bodies
+    finally:
+        bodies.close()
 
 
 async def stored(bodies: Bodies, content: bytes) -> int:
@@ -44,8 +44,8 @@ async def pieces(bodies: Bodies, number: int) -> list[bytes]:
     return [bytes(piece) async for piece in bodies.chunks(number)]
 
 
-def test_in_memory_each_takes_as_much_as_it_is_long() -> None:
-    async def main(bodies: Bodies) -> None:
+async def test_in_memory_each_takes_as_much_as_it_is_long() -> None:
+    async with with_bodies() as bodies:
         content = os.urandom(2 * PIECE_BYTES + 1)
         for one in (b"", b"abc", content):
             await stored(bodies, one)
@@ -66,11 +66,9 @@ def test_in_memory_each_takes_as_much_as_it_is_long() -> None:
         await bodies.settled()
         assert (len(bodies), bodies.memory_bytes) == (2, 3)
 
-    with_bodies(main)
 
-
-def test_a_file_takes_no_memory_once_it_is_stored(tmp_path: Path) -> None:
-    async def main(bodies: Bodies) -> None:
+async def test_a_file_takes_no_memory_once_it_is_stored(tmp_path: Path) -> None:
+    async with with_bodies(tmp_path) as bodies:
         assert bodies.is_durable
         for size in (0, FILE_BYTES_MIN):
             assert bodies.held_bytes(size) == size
@@ -88,14 +86,12 @@ def test_a_file_takes_no_memory_once_it_is_stored(tmp_path: Path) -> None:
         bodies.forget(number)
         assert bodies.memory_bytes == 0
 
-    with_bodies(main, tmp_path)
-
 
 @pytest.mark.parametrize("change", [1, -1, None])
-def test_a_file_that_is_not_as_it_was_given_is_damaged(tmp_path: Path, change: int | None) -> None:
-    """Told before it is given, and as it is."""
-
-    async def main(bodies: Bodies) -> None:
+async def test_a_file_that_is_not_as_it_was_given_is_damaged(
+    tmp_path: Path, change: int | None
+) -> None:
+    async with with_bodies(tmp_path) as bodies:
         number = await stored(bodies, LARGE)
         assert bodies._store is not None
         path = bodies._store.path_of(number)
@@ -111,13 +107,11 @@ def test_a_file_that_is_not_as_it_was_given_is_damaged(tmp_path: Path, change: i
         with pytest.raises(Damaged, match=says):
             await pieces(bodies, number)
 
-    with_bodies(main, tmp_path)
 
-
-def test_how_often_an_object_was_granted_is_written_soon_and_at_the_end(tmp_path: Path) -> None:
-    """Of what is still there; the last count of several."""
-
-    async def first(bodies: Bodies) -> None:
+async def test_how_often_an_object_was_granted_is_written_soon_and_at_the_end(
+    tmp_path: Path,
+) -> None:
+    async with with_bodies(tmp_path) as bodies:
         for content in (b"one", b"two", b"three", b"four"):
             await stored(bodies, content)
         for number, deliveries in ((1, 1), (2, 1), (1, 2), (3, 5)):
@@ -127,22 +121,19 @@ def test_how_often_an_object_was_granted_is_written_soon_and_at_the_end(tmp_path
         await until(lambda: bodies._noting is None)
         assert bodies._deliveries == {}
         bodies.delivered(4, 3)
-
-    async def then(bodies: Bodies) -> None:
+    async with with_bodies(tmp_path) as bodies:
         assert bodies._store is not None
         found, last = bodies._store.recover()
         told = [(one.number, one.deliveries, bool(one.dead)) for one in found]
         assert (told, last) == ([(1, 2, False), (3, 6, True), (4, 3, False)], 4)
         assert bodies.add("", b"five") == 5
 
-    with_bodies(first, tmp_path)
-    with_bodies(then, tmp_path)
 
-
-def test_who_waits_no_more_for_an_acknowledgement_leaves_the_others_waiting(tmp_path: Path) -> None:
+async def test_who_waits_no_more_for_an_acknowledgement_leaves_the_others_waiting(
+    tmp_path: Path,
+) -> None:
     """They wait for the same one, since the disk takes them together."""
-
-    async def main(bodies: Bodies) -> None:
+    async with with_bodies(tmp_path) as bodies:
         number = await stored(bodies, b"abc")
         busy = sqlite3.connect(tmp_path / "queue.sqlite3", isolation_level=None)
         busy.execute("BEGIN IMMEDIATE")
@@ -157,15 +148,13 @@ def test_who_waits_no_more_for_an_acknowledgement_leaves_the_others_waiting(tmp_
         await waits
         assert gone.cancelled()
 
-    with_bodies(main, tmp_path)
 
-
-def test_acknowledgements_that_cannot_be_stored_are_told_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_acknowledgements_that_cannot_be_stored_are_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody is kept waiting: such objects come again after a restart."""
-
-    async def main(bodies: Bodies) -> None:
+    monkeypatch.setattr(bodies_module._log, "filters", [])
+    async with with_bodies(tmp_path) as bodies:
         number = await stored(bodies, b"abc")
         database = sqlite3.connect(tmp_path / "queue.sqlite3", isolation_level=None)
         refuse = "BEGIN SELECT RAISE(ABORT, 'no room'); END"
@@ -176,5 +165,3 @@ def test_acknowledgements_that_cannot_be_stored_are_told_of(
         told = [one.getMessage() for one in caplog.records if "acknowledge" in one.getMessage()]
         assert len(told) == 1
         assert "no room" in told[0]
-
-    with_bodies(main, tmp_path)

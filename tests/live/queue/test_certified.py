@@ -21,7 +21,6 @@ def producers():
 
 
 def test_a_peer_is_believed_by_its_own_name(producers):
-    """Among others that its certificate may have."""
     assert producers.why_not(shown("p2.q.spillover", "x.test"), "p2") is None
     for name in NAMES:
         assert producers.why_not(shown(name)) is None
@@ -38,7 +37,6 @@ def test_a_peer_is_believed_by_its_own_name(producers):
     ],
 )
 def test_who_is_somebody_else_is_told_why_not(producers, names, claimed, why):
-    """Also who claims to be one that is no peer at all."""
     assert producers.why_not(shown(*names), claimed) == f"expected a certificate {why}"
 
 

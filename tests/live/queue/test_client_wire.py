@@ -36,7 +36,6 @@ def came(status, body=b"", headers=None):
     ("read", "headers"), [(wire.read_object, OBJECT), (wire.read_address, ADDRESS)]
 )
 def test_whoever_leaves_something_out_is_no_producer(read, headers):
-    """Or says what is no number."""
     numbers = [
         name for name in headers if name.rpartition("-")[2] in ("deliveries", "probes", "ms")
     ]

@@ -23,218 +23,101 @@ from support.loop import turn, until
 from support.queue_producers import producers
 
 
-def test_one_url_leads_to_all_producers_and_to_objects_elsewhere(run):
-    async def main():
-        async with producers(4) as them, produce([them[3].url]) as queue:
-            await queue.put(b"far away")
-            async with consume(them[0].url, access={"p1": 0.999999, "p4": 1e-6}) as consumer:
-                async for obj in consumer:
-                    async with obj:
-                        assert (obj.producer, obj.body) == ("p4", b"far away")
-                        assert obj.probes >= 2
-                    consumer.stop()
-            await until(lambda: them[3].objects.acknowledged == 1)
-
-    run(main())
-
-
-def test_a_grant_that_has_ended_is_told_and_cannot_be_acknowledged(run):
-    async def main():
-        async with producers(1, visibility_s=0.3) as (one,), produce([one.url]) as queue:
-            await queue.put(b"taken away")
-            async with consume([one.url]) as consumer:
-                async for obj in consumer:
-                    one.shell.feed(ev.Nacked(0, obj.grant))
-                    await asyncio.wait_for(obj.until_lost(), 30.0)
-                    assert obj.lost
-                    with pytest.raises(GrantLost, match=f"{obj.id} had ended before"):
-                        await obj.ack()
-                    consumer.stop()
-            assert one.objects.acknowledged == 0
-
-    run(main())
-
-
-def test_where_a_consumer_breaks_down_nothing_is_known_of_what_it_holds(run):
-    """Whoever waits for word of an object is told so, and whoever comes for the next one why."""
-
-    async def main():
-        async with producers(1) as (one,), produce([one.url]) as queue:
-            await queue.put(b"x")
-            consumer = consume([one.url])
-            async with consumer:
-                obj = await first_of(consumer)
-                acknowledging = asyncio.create_task(obj.ack())
-                await turn(0)
-                consumer._shell._on_failure(LookupError("a bug"))
-                with pytest.raises(OutcomeUnknown, match="may come again"):
-                    await acknowledging
-                with pytest.raises(LookupError, match="a bug"):
-                    await first_of(consumer)
-
-    run(main())
-
-
-def test_how_an_object_ended_is_said_once(run):
-    """Twice the same is the same; whoever says the opposite is told what was said."""
-
-    async def main():
-        async with producers(1) as (one,), produce([one.url]) as queue:
-            for _ in range(2):
-                await queue.put(b"x")
-            async with consume([one.url], at_once=2) as consumer:
-                first, second = await first_of(consumer), await first_of(consumer)
-                await first.ack()
-                await first.ack()
-                with pytest.raises(RuntimeError, match=f"{first.id} was acknowledged before"):
-                    await first.nack()
-                await second.nack()
-                with pytest.raises(RuntimeError, match=f"{second.id} was given back before"):
-                    await second.ack()
-                async with await first_of(consumer) as again:
-                    await again.nack()
-                assert (again.id, again.deliveries) == (second.id, 2)
-                with suppress(ZeroDivisionError):
-                    async with await first_of(consumer) as last:
-                        await last.ack()
-                        raise ZeroDivisionError
-                assert one.objects.acknowledged == 2
-
-    run(main())
-
-
-def test_leaving_the_loop_gives_back_what_is_held(run):
-    """At once, not as its grant ends."""
-
-    async def main():
-        async with producers(1, visibility_s=60.0) as (one,), produce([one.url]) as queue:
-            for _ in range(3):
-                await queue.put(b"x")
-            async for _ in consume([one.url], at_once=3):
-                break
-            await until(lambda: one.objects.buffered == 3)
-            assert not one.objects.granted
-
-    run(main())
-
-
-def test_a_stop_waits_for_what_is_being_handled(run):
-    async def main():
-        async with producers(1) as (one,), produce([one.url]) as queue:
-            for _ in range(2):
-                await queue.put(b"x")
-            handling = []
-            release = asyncio.Event()
-
-            async def handle(obj):
+async def test_one_url_leads_to_all_producers_and_to_objects_elsewhere():
+    async with producers(4) as them, produce([them[3].url]) as queue:
+        await queue.put(b"far away")
+        async with consume(them[0].url, access={"p1": 0.999999, "p4": 1e-6}) as consumer:
+            async for obj in consumer:
                 async with obj:
-                    await release.wait()
+                    assert (obj.producer, obj.body) == ("p4", b"far away")
+                    assert obj.probes >= 2
+                consumer.stop()
+        await until(lambda: them[3].objects.acknowledged == 1)
 
-            async def look():
-                async for obj in consumer:
-                    task = asyncio.create_task(handle(obj))
-                    handling.append(task)
 
-            consumer = consume([one.url], at_once=3)
-            looking = asyncio.create_task(look())
-            await until(lambda: len(handling) == 2)
-            consumer.stop()
-            await until(lambda: not one.shell.machine.takes)
-            assert not looking.done()
-            release.set()
-            await looking
+async def test_a_grant_that_has_ended_is_told_and_cannot_be_acknowledged():
+    async with producers(1, visibility_s=0.3) as (one,), produce([one.url]) as queue:
+        await queue.put(b"taken away")
+        async with consume([one.url]) as consumer:
+            async for obj in consumer:
+                one.shell.feed(ev.Nacked(0, obj.grant))
+                await asyncio.wait_for(obj.until_lost(), 30.0)
+                assert obj.lost
+                with pytest.raises(GrantLost, match=f"{obj.id} had ended before"):
+                    await obj.ack()
+                consumer.stop()
+        assert one.objects.acknowledged == 0
+
+
+async def test_where_a_consumer_breaks_down_nothing_is_known_of_what_it_holds():
+    async with producers(1) as (one,), produce([one.url]) as queue:
+        await queue.put(b"x")
+        consumer = consume([one.url])
+        async with consumer:
+            obj = await first_of(consumer)
+            acknowledging = asyncio.create_task(obj.ack())
+            await turn(0)
+            consumer._shell._on_failure(LookupError("a bug"))
+            with pytest.raises(OutcomeUnknown, match="may come again"):
+                await acknowledging
+            with pytest.raises(LookupError, match="a bug"):
+                await first_of(consumer)
+
+
+async def test_how_an_object_ended_is_said_once():
+    async with producers(1) as (one,), produce([one.url]) as queue:
+        for _ in range(2):
+            await queue.put(b"x")
+        async with consume([one.url], at_once=2) as consumer:
+            first, second = await first_of(consumer), await first_of(consumer)
+            await first.ack()
+            await first.ack()
+            with pytest.raises(RuntimeError, match=f"{first.id} was acknowledged before"):
+                await first.nack()
+            await second.nack()
+            with pytest.raises(RuntimeError, match=f"{second.id} was given back before"):
+                await second.ack()
+            async with await first_of(consumer) as again:
+                await again.nack()
+            assert (again.id, again.deliveries) == (second.id, 2)
+            with suppress(ZeroDivisionError):
+                async with await first_of(consumer) as last:
+                    await last.ack()
+                    raise ZeroDivisionError
             assert one.objects.acknowledged == 2
 
-    run(main())
 
-
-def test_an_object_that_is_never_settled_is_told_to_whoever_forgot_it(run):
-    async def main():
-        async with producers(1) as (one,), produce([one.url]) as queue:
+async def test_leaving_the_loop_gives_back_what_is_held():
+    async with producers(1, visibility_s=60.0) as (one,), produce([one.url]) as queue:
+        for _ in range(3):
             await queue.put(b"x")
-            with pytest.raises(RuntimeError, match="expected the last object to be settled"):
-                async for _ in consume([one.url]):
-                    pass
-            await until(lambda: one.objects.buffered == 1)
-
-    run(main())
+        async for _ in consume([one.url], at_once=3):
+            break
+        await until(lambda: one.objects.buffered == 3)
+        assert not one.objects.granted
 
 
-def test_a_put_tells_what_surely_did_not_happen(run):
-    async def main():
-        async with producers(1, buffers=1, object_limit_bytes=100) as (one,):
-            queue_of_one = produce([one.url], deadline_s=0.1)
-            async with queue_of_one as queue:
-                with pytest.raises(Rejected) as too_large:
-                    await queue.put(bytes(101))
-                assert (too_large.value.status, too_large.value.reason) == (413, "too_large")
-                await queue.put(b"x")
-                with pytest.raises(QueueFull) as full:
-                    await queue.put(b"y")
-                assert full.value.surely_did_not_run
-                with pytest.raises(InputError, match="body: expected bytes, got str"):
-                    await queue.put("text")
-                one.shell.feed(ev.Drain())
-                with pytest.raises(Refused) as draining:
-                    await queue.put(b"z")
-                assert draining.value.reason == "draining"
-                await one.end()
-                with pytest.raises(Unreachable) as gone:
-                    await queue.put(b"z")
-                assert gone.value.surely_did_not_run
-
-    run(main())
-
-
-def test_a_put_goes_to_the_first_producer_that_can_be_reached(run):
-    async def main():
-        async with producers(2) as (one, two), produce([one.url, two.url]) as queue:
-            assert await queue.put(b"x") == one.shell.object_id(1)
+async def test_a_put_tells_what_surely_did_not_happen():
+    async with producers(1, buffers=1, object_limit_bytes=100) as (one,):
+        queue_of_one = produce([one.url], deadline_s=0.1)
+        async with queue_of_one as queue:
+            with pytest.raises(Rejected) as too_large:
+                await queue.put(bytes(101))
+            assert (too_large.value.status, too_large.value.reason) == (413, "too_large")
+            await queue.put(b"x")
+            with pytest.raises(QueueFull) as full:
+                await queue.put(b"y")
+            assert full.value.surely_did_not_run
+            with pytest.raises(InputError, match="body: expected bytes, got str"):
+                await queue.put("text")
+            one.shell.feed(ev.Drain())
+            with pytest.raises(Refused) as draining:
+                await queue.put(b"z")
+            assert draining.value.reason == "draining"
             await one.end()
-            assert await queue.put(b"x") == two.shell.object_id(1)
-            assert await queue.put(b"x") == two.shell.object_id(2)
-
-    run(main())
-
-
-def test_a_consumer_goes_on_when_a_producer_dies(run):
-    async def main():
-        async with producers(3) as them, produce([them[2].url]) as queue:
-            consumer = consume([one.url for one in them], access="learned")
-            await queue.put(b"0")
-            seen = []
-            async with consumer:
-                async for obj in consumer:
-                    async with obj:
-                        seen.append(obj.body)
-                    if len(seen) == 1:
-                        await them[0].end()
-                    if len(seen) == 5:
-                        break
-                    await queue.put(b"%d" % len(seen))
-                assert consumer.access["p3"] > 0.5
-            assert seen == [b"0", b"1", b"2", b"3", b"4"]
-
-    run(main())
-
-
-@pytest.mark.parametrize(
-    ("settings", "complaint"),
-    [
-        ({"access": {"p1": 0.5}}, "access: expected probabilities that sum to 1, got 0.5"),
-        ({"access": {"p1": 2.0, "p2": -1.0}}, "access: p1: expected a probability, got 2.0"),
-        ({"access": "often"}, "access: expected uniform, learned or probabilities by producer"),
-        ({"max_hops": 0}, "max_hops: expected a whole number from 1 to 1000, got 0"),
-        ({"at_once": 0}, "at_once: expected a whole number of at least 1, got 0"),
-        ({"name": " c"}, "name: expected 1 to 200 printable characters, no blank at either end"),
-        ({"name": 7}, "name: expected 1 to 200 printable characters, no blank at either end"),
-        ({"take_s": 0.0}, "take_s: expected seconds above 0 to 604800, got 0.0"),
-    ],
-)
-def test_what_cannot_be_meant_is_told_at_once(settings, complaint):
-    with pytest.raises(InputError) as told:
-        consume(["http://127.0.0.1:1"], **settings)
-    assert complaint in str(told.value)
+            with pytest.raises(Unreachable) as gone:
+                await queue.put(b"z")
+            assert gone.value.surely_did_not_run
 
 
 async def first_of(consumer):
@@ -244,12 +127,9 @@ async def first_of(consumer):
     return None
 
 
-def test_what_no_producer_takes_ends_the_loop_with_its_reason(run):
-    async def main():
-        async with producers(2) as (one, _):
-            with pytest.raises(Rejected, match=r"max_hops: expected at most 2"):
-                await first_of(consume([one.url], max_hops=3, avoid_visited=True))
-            with pytest.raises(InputError, match=r"access: expected producers \(p1, p2\)"):
-                await first_of(consume([one.url], access={"p9": 1.0}))
-
-    run(main())
+async def test_what_no_producer_takes_ends_the_loop_with_its_reason():
+    async with producers(2) as (one, _):
+        with pytest.raises(Rejected, match=r"max_hops: expected at most 2"):
+            await first_of(consume([one.url], max_hops=3, avoid_visited=True))
+        with pytest.raises(InputError, match=r"access: expected producers \(p1, p2\)"):
+            await first_of(consume([one.url], access={"p9": 1.0}))

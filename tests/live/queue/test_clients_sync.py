@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import gc
 import threading
@@ -49,7 +48,6 @@ def bed(request):
 
 @pytest.mark.parametrize("shares_iterator", [False, True])
 def test_threads_share_one_consumer(bed, shares_iterator):
-    """With a loop of its own each, or one for all; one that breaks off ends no other's."""
     count = 6
     objects = consume(bed.urls, at_once=3)
     loops = [iter(objects)] * 3 if shares_iterator else [objects] * 3
@@ -76,22 +74,6 @@ def test_threads_share_one_consumer(bed, shares_iterator):
     until(lambda: "queue-consumer" not in [one.name for one in threading.enumerate()])
 
 
-def test_a_stop_from_another_thread_ends_the_wait(bed):
-    consumer = consume(bed.urls)
-    ended = threading.Event()
-
-    def look():
-        assert list(consumer) == []
-        ended.set()
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    until(lambda: any(one.shell.machine.takes for one in bed.them))
-    consumer.stop()
-    assert ended.wait(5)
-    thread.join()
-
-
 def test_errors_come_out_in_the_callers_thread():
     with pytest.raises(Unreachable):
         next(iter(consume("http://127.0.0.1:1")))
@@ -101,15 +83,6 @@ def test_errors_come_out_in_the_callers_thread():
 
 def clients_threads():
     return sorted(one.name for one in threading.enumerate() if one.name.startswith("queue-"))
-
-
-@pytest.mark.parametrize("make", [produce, consume])
-def test_what_has_ended_may_be_ended_again(make, bed):
-    made = make(bed.urls)
-    with made:
-        assert clients_threads()
-    made.__exit__(None, None, None)
-    assert not clients_threads()
 
 
 @pytest.mark.parametrize("make", [produce, consume])
@@ -125,7 +98,6 @@ def test_a_forked_process_ends_nothing_of_its_parents(make, bed, monkeypatch):
 
 @pytest.mark.parametrize("bed", [{"visibility_s": 60.0}], indirect=True)
 def test_what_has_ended_leaves_neither_a_thread_nor_itself(bed):
-    """However it ended, and nothing of it is to be done as the process ends."""
     with produce(bed.urls) as queue, consume(bed.urls) as consumer:
         assert clients_threads() == ["queue-consumer", "queue-producer"]
         name = queue.put(b"x", content_type="text/plain", deadline_s=5.0)
@@ -163,11 +135,8 @@ def test_what_is_left_open_ends_with_the_process(bed, monkeypatch):
     assert clients_threads() == []
 
 
-def test_a_consumer_begins_once(bed):
-    async def main():
-        consumer = consume(bed.urls)
-        async with consumer:
-            with pytest.raises(RuntimeError, match="has not begun"):
-                await consumer.__aenter__()
-
-    asyncio.run(main())
+async def test_a_consumer_begins_once(bed):
+    consumer = consume(bed.urls)
+    async with consumer:
+        with pytest.raises(RuntimeError, match="has not begun"):
+            await consumer.__aenter__()

@@ -41,43 +41,36 @@ def given(number=1):
     )  # fmt: skip
 
 
-def test_a_consumer_that_is_told_nothing_asks_all_alike(run, monkeypatch):
-    """By a name of its own, for half a minute at most, over three producers."""
+async def test_a_consumer_that_is_told_nothing_asks_all_alike(monkeypatch):
     monkeypatch.delenv("SPILLOVER_TOKEN", raising=False)
 
-    async def main():
-        names = []
-        while len(names) < 2:
-            async with scripted(state(), given(), answer(204)) as producer:
-                async with consume(producer.url) as consumer:
-                    await anext(aiter(consumer))
-                body, (_, headers) = json.loads(producer.bodies[1]), producer.seen[1]
-            names.append(body["consumer"])
-            assert names[-1].startswith("consumer-")
-            assert len(names[-1]) == len("consumer-") + 8
-            assert body["probe_id"].startswith(f"{names[-1]}-")
-            assert (body["max_hops"], body["avoid_visited"]) == (3, False)
-            assert body["access"] == {"p1": 1.0}
-            assert headers["spillover-deadline-ms"] == "30000.000"
-            assert "authorization" not in headers
-        assert names[0] != names[1]
-
-    run(main())
+    names = []
+    while len(names) < 2:
+        async with scripted(state(), given(), answer(204)) as producer:
+            async with consume(producer.url) as consumer:
+                await anext(aiter(consumer))
+            body, (_, headers) = json.loads(producer.bodies[1]), producer.seen[1]
+        names.append(body["consumer"])
+        assert names[-1].startswith("consumer-")
+        assert len(names[-1]) == len("consumer-") + 8
+        assert body["probe_id"].startswith(f"{names[-1]}-")
+        assert (body["max_hops"], body["avoid_visited"]) == (3, False)
+        assert body["access"] == {"p1": 1.0}
+        assert headers["spillover-deadline-ms"] == "30000.000"
+        assert "authorization" not in headers
+    assert names[0] != names[1]
 
 
 @pytest.mark.parametrize(("access", "learns"), [("learned", True), ("uniform", False)])
-def test_only_who_is_told_to_learn_asks_those_more_that_have_objects(run, access, learns):
-    async def main():
-        async with scripted(state(p2=NOWHERE, p3=NOWHERE), given(), answer(204)) as producer:
-            consumer = consume(producer.url, access=access)
-            assert consumer.access == {}
-            async with consumer:
-                assert consumer.access == pytest.approx(dict.fromkeys(["p1", "p2", "p3"], 1 / 3))
-                await anext(aiter(consumer))
-                assert (consumer.access["p1"] > 0.34) is learns
-            assert consumer.access == {}
-
-    run(main())
+async def test_only_who_is_told_to_learn_asks_those_more_that_have_objects(access, learns):
+    async with scripted(state(p2=NOWHERE, p3=NOWHERE), given(), answer(204)) as producer:
+        consumer = consume(producer.url, access=access)
+        assert consumer.access == {}
+        async with consumer:
+            assert consumer.access == pytest.approx(dict.fromkeys(["p1", "p2", "p3"], 1 / 3))
+            await anext(aiter(consumer))
+            assert (consumer.access["p1"] > 0.34) is learns
+        assert consumer.access == {}
 
 
 @pytest.mark.parametrize(
@@ -107,37 +100,29 @@ def test_probabilities_are_such(access, complaint):
     assert complaint in str(told.value)
 
 
-def test_a_consumer_that_was_stopped_before_it_began_asks_for_nothing(run):
-    async def main():
-        async with scripted(state(), given()) as producer:
-            consumer = consume(producer.url)
-            consumer.stop()
-            assert [obj async for obj in consumer] == []
-            assert [line for line, _ in producer.seen] == ["GET /state"]
-            assert not producer._connections
-
-    run(main())
+async def test_a_consumer_that_was_stopped_before_it_began_asks_for_nothing():
+    async with scripted(state(), given()) as producer:
+        consumer = consume(producer.url)
+        consumer.stop()
+        assert [obj async for obj in consumer] == []
+        assert [line for line, _ in producer.seen] == ["GET /state"]
+        assert not producer._connections
 
 
 # --- which producers there are ----------------------------------------------------------------
 
 
-def test_any_producer_knows_the_others_and_a_url_that_was_told_holds(run):
-    """Whatever the producer that answers there calls itself to others."""
-
-    async def main():
-        said = state("p1", p1="http://inside:1", p2="http://inside:2")
-        async with scripted(said) as one, scripted(state("p2")) as two, scripted(RESET) as dead:
-            urls = [f"{one.url}/", dead.url, NOWHERE]
-            headers = ((b"authorization", b"Bearer x"),)
-            found = await find_producers(urls, Trust(None), headers)
-            assert found == {"p1": one.url, "p2": "http://inside:2"}
-            assert one.seen[0][1]["authorization"] == "Bearer x"
-            found = await find_producers([one.url, two.url], Trust(None))
-            assert found == {"p1": one.url, "p2": two.url}
-            await until(lambda: not (one._connections or two._connections))
-
-    run(main())
+async def test_any_producer_knows_the_others_and_a_url_that_was_told_holds():
+    said = state("p1", p1="http://inside:1", p2="http://inside:2")
+    async with scripted(said) as one, scripted(state("p2")) as two, scripted(RESET) as dead:
+        urls = [f"{one.url}/", dead.url, NOWHERE]
+        headers = ((b"authorization", b"Bearer x"),)
+        found = await find_producers(urls, Trust(None), headers)
+        assert found == {"p1": one.url, "p2": "http://inside:2"}
+        assert one.seen[0][1]["authorization"] == "Bearer x"
+        found = await find_producers([one.url, two.url], Trust(None))
+        assert found == {"p1": one.url, "p2": two.url}
+        await until(lambda: not (one._connections or two._connections))
 
 
 @pytest.mark.parametrize(
@@ -150,25 +135,19 @@ def test_any_producer_knows_the_others_and_a_url_that_was_told_holds(run):
         (RESET, Unreachable, "none of the producers can be reached"),
     ],
 )
-def test_who_is_no_producer_or_lets_nobody_in_is_told(run, said, error, words):
-    async def main():
-        async with scripted(said) as there:
-            with pytest.raises(error, match=words):
-                await find_producers([there.url], Trust(None))
-            await until(lambda: not there._connections)
-
-    run(main())
+async def test_who_is_no_producer_or_lets_nobody_in_is_told(said, error, words):
+    async with scripted(said) as there:
+        with pytest.raises(error, match=words):
+            await find_producers([there.url], Trust(None))
+        await until(lambda: not there._connections)
 
 
-def test_a_producer_that_does_not_answer_is_not_waited_for_for_ever(run, monkeypatch):
+async def test_a_producer_that_does_not_answer_is_not_waited_for_for_ever(monkeypatch):
     monkeypatch.setattr(directory_module, "ANSWER_S", 0.05)
 
-    async def main():
-        async with scripted(b"") as silent:
-            with pytest.raises(Unreachable, match=r"0\.05 s"):
-                await find_producers([silent.url], Trust(None))
-
-    run(main())
+    async with scripted(b"") as silent:
+        with pytest.raises(Unreachable, match=r"0\.05 s"):
+            await find_producers([silent.url], Trust(None))
 
 
 # --- putting ----------------------------------------------------------------------------------
@@ -183,15 +162,12 @@ def test_a_producer_that_does_not_answer_is_not_waited_for_for_ever(run, monkeyp
         ({"deadline_s": 604_801.0}, "deadline_s: expected seconds above 0 to 604800"),
     ],
 )
-def test_what_a_put_cannot_mean_is_told_and_sends_nothing(run, told, words):
-    async def main():
-        async with scripted(CREATED) as producer, produce(producer.url) as queue:
-            with pytest.raises(InputError) as raised:
-                await queue.put(b"x", **told)
-            assert words in str(raised.value)
-            assert producer.seen == []
-
-    run(main())
+async def test_what_a_put_cannot_mean_is_told_and_sends_nothing(told, words):
+    async with scripted(CREATED) as producer, produce(producer.url) as queue:
+        with pytest.raises(InputError) as raised:
+            await queue.put(b"x", **told)
+        assert words in str(raised.value)
+        assert producer.seen == []
     if "deadline_s" in told:
         with pytest.raises(InputError, match="deadline_s"):
             produce(NOWHERE, **told)
@@ -209,54 +185,43 @@ def test_what_a_put_cannot_mean_is_told_and_sends_nothing(run, told, words):
         (RESET, OutcomeUnknown, False),
     ],
 )
-def test_where_an_object_is_put_if_the_first_producer_does_not_take_it(
-    run, said, error, next_is_asked
+async def test_where_an_object_is_put_if_the_first_producer_does_not_take_it(
+    said, error, next_is_asked
 ):
     """Nowhere else where it may have been taken all the same, or would be by none."""
-
-    async def main():
-        taken = answer(201, {"id": "p2-1"})
-        async with (
-            scripted(said) as one,
-            scripted(taken) as two,
-            produce([one.url, two.url]) as queue,
-        ):
-            if error is None:
-                assert await queue.put(b"x") == "p2-1"
-            else:
-                with pytest.raises(error):
-                    await queue.put(b"x")
-            assert (len(one.seen), len(two.seen)) == (1, int(next_is_asked))
-
-    run(main())
+    taken = answer(201, {"id": "p2-1"})
+    async with (
+        scripted(said) as one,
+        scripted(taken) as two,
+        produce([one.url, two.url]) as queue,
+    ):
+        if error is None:
+            assert await queue.put(b"x") == "p2-1"
+        else:
+            with pytest.raises(error):
+                await queue.put(b"x")
+        assert (len(one.seen), len(two.seen)) == (1, int(next_is_asked))
 
 
-def test_a_producer_that_could_not_be_reached_is_asked_last_for_a_while(run, monkeypatch):
-    """And first again after that."""
+async def test_a_producer_that_could_not_be_reached_is_asked_last_for_a_while(monkeypatch):
     now_s = [1_000.0]
     monkeypatch.setattr(producing_module, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
 
-    async def main():
-        async with scripted(CREATED) as there, produce([NOWHERE, there.url]) as queue:
-            assert queue._in_turn() == [NOWHERE, there.url]
-            assert await queue.put(b"x") == "p1-1"
-            for passed_s, first in ((0.0, there.url), (0.99, there.url), (1.01, NOWHERE)):
-                now_s[0] = 1_000.0 + passed_s
-                assert queue._in_turn()[0] == first
-
-    run(main())
+    async with scripted(CREATED) as there, produce([NOWHERE, there.url]) as queue:
+        assert queue._in_turn() == [NOWHERE, there.url]
+        assert await queue.put(b"x") == "p1-1"
+        for passed_s, first in ((0.0, there.url), (0.99, there.url), (1.01, NOWHERE)):
+            now_s[0] = 1_000.0 + passed_s
+            assert queue._in_turn()[0] == first
 
 
-def test_once_its_time_is_over_an_object_is_offered_to_nobody_else(run, monkeypatch):
+async def test_once_its_time_is_over_an_object_is_offered_to_nobody_else(monkeypatch):
     """What the first one said is the answer, although the second one might have a place."""
     times_s = iter([0.0, 0.0, 0.0, 5.0])
     monkeypatch.setattr(producing_module, "time", SimpleNamespace(monotonic=times_s.__next__))
 
-    async def main():
-        async with scripted(problem(429, "queue_full")) as one, scripted(CREATED) as two:
-            async with produce([one.url, two.url], deadline_s=5.0) as queue:
-                with pytest.raises(QueueFull):
-                    await queue.put(b"x")
-            assert (len(one.seen), two.seen) == (1, [])
-
-    run(main())
+    async with scripted(problem(429, "queue_full")) as one, scripted(CREATED) as two:
+        async with produce([one.url, two.url], deadline_s=5.0) as queue:
+            with pytest.raises(QueueFull):
+                await queue.put(b"x")
+        assert (len(one.seen), two.seen) == (1, [])

@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -35,23 +35,16 @@ def every_line(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     caplog.set_level(logging.INFO, "spillover.live.queue.shell")
 
 
-def with_shell(
-    main: Callable[[QueueShell], Awaitable[None]], store: Path | None = None, **changed: Any
-) -> QueueShell:
-    """Run one; what is left of it."""
-
-    async def run() -> QueueShell:
-        kept = None if store is None else ObjectStore(store, "p1", "test")
-        settings = replace(SETTINGS, **changed)
-        shell = QueueShell(settings, {}, kept, "http://127.0.0.1:1", random=Random(1))
-        try:
-            async with asyncio.timeout(20.0):
-                await main(shell)
-        finally:
-            await shell.close()
-        return shell
-
-    return asyncio.run(run())
+@asynccontextmanager
+async def with_shell(store: Path | None = None, **changed: Any) -> AsyncIterator[QueueShell]:
+    kept = None if store is None else ObjectStore(store, "p1", "test")
+    settings = replace(SETTINGS, **changed)
+    shell = QueueShell(settings, {}, kept, "http://127.0.0.1:1", random=Random(1))
+    try:
+        async with asyncio.timeout(20.0):
+            yield shell
+    finally:
+        await shell.close()
 
 
 async def put(shell: QueueShell, content: bytes) -> ev.Command:
@@ -67,55 +60,41 @@ async def take(shell: QueueShell) -> ev.Give:
     return given
 
 
-def test_what_is_found_in_the_store_counts_as_it_did_before(tmp_path: Path) -> None:
-    """What is a file takes no memory, all else as much as it is long; and numbers go on."""
+async def test_what_is_found_in_the_store_counts_as_it_did_before(tmp_path: Path) -> None:
     sizes = 10, FILE_BYTES_MIN, FILE_BYTES_MIN + 1
 
-    async def fill(shell: QueueShell) -> None:
+    async with with_shell(tmp_path) as shell:
         for size in sizes:
             assert isinstance(await put(shell, bytes(size)), ev.Accept)
-
-    async def look(shell: QueueShell) -> None:
+    async with with_shell(tmp_path) as shell:
         objects, held_bytes = shell.machine.objects, shell.machine.room.held_bytes
         assert (objects.buffered, held_bytes) == (3, 10 + FILE_BYTES_MIN)
         assert shell.bodies.memory_bytes == held_bytes
         assert (await take(shell)).number == 1
         assert shell.object_id(1) == "p1-1", "as before the restart"
 
-    with_shell(fill, tmp_path)
-    with_shell(look, tmp_path)
 
-
-def test_what_rests_rests_on_after_a_restart(tmp_path: Path) -> None:
+async def test_what_rests_rests_on_after_a_restart(tmp_path: Path) -> None:
     """And a store of before that was kept is used on."""
-
-    async def rest(shell: QueueShell) -> None:
+    async with with_shell(tmp_path) as shell:
         for content in (b"one", b"two"):
             await put(shell, content)
         grant = (await take(shell)).grant
         shell.ask_now(lambda ref: ev.Nacked(ref, grant, 3600.0))
-
-    async def look(shell: QueueShell) -> None:
+    async with with_shell(tmp_path) as shell:
         objects = shell.machine.objects
         assert (objects.resting, objects.deliveries(1)) == ({1}, 1)
         assert (await take(shell)).number == 2
         assert shell.machine.next_deadline() < shell.now_s + 3600.0
-
-    with_shell(rest, tmp_path)
-    with_shell(look, tmp_path)
     with closing(sqlite3.connect(tmp_path / "queue.sqlite3")) as database:
         database.execute("ALTER TABLE objects DROP COLUMN rests_until_ms")
 
-    async def look_at_old(shell: QueueShell) -> None:
+    async with with_shell(tmp_path) as shell:
         assert (shell.machine.objects.ready, shell.machine.objects.deliveries(1)) == (2, 1)
 
-    with_shell(look_at_old, tmp_path)
 
-
-def test_how_often_an_object_was_given_is_known_after_a_restart(tmp_path: Path) -> None:
-    """Also where its consumer was left with it; and which are dead."""
-
-    async def give(shell: QueueShell) -> None:
+async def test_how_often_an_object_was_given_is_known_after_a_restart(tmp_path: Path) -> None:
+    async with with_shell(tmp_path, deliveries_max=3) as shell:
         for content in (b"one", b"two", b"three"):
             await put(shell, content)
         for _ in range(3):
@@ -126,45 +105,33 @@ def test_how_often_an_object_was_given_is_known_after_a_restart(tmp_path: Path) 
         assert given.number == 2
         objects = shell.machine.objects
         assert [objects.deliveries(number) for number in (1, 2, 3)] == [3, 1, 0]
-
-    async def look(shell: QueueShell) -> None:
+    async with with_shell(tmp_path, deliveries_max=9) as shell:
         objects = shell.machine.objects
         assert (objects.buffered, list(objects.dead)) == (2, [1])
         assert [objects.deliveries(number) for number in (2, 3)] == [1, 0]
         shell.ask_now(lambda ref: ev.PutBack(ref, 1))
         assert shell._calls == {}, "nobody waits for an answer that has come"
-
-    async def look_again(shell: QueueShell) -> None:
+    async with with_shell(tmp_path, deliveries_max=9) as shell:
         objects = shell.machine.objects
         assert (objects.buffered, list(objects.dead)) == (3, [])
         assert objects.deliveries(1) == 0, "it begins anew"
         assert words_of(shell, OBJECT, 1) == ["found in the store when the process started"]
-
-    async def look_with_less_patience(shell: QueueShell) -> None:
+    async with with_shell(tmp_path, deliveries_max=1) as shell:
         assert (shell.machine.objects.buffered, list(shell.machine.objects.dead)) == (2, [2])
         assert words_of(shell, OBJECT, 2)[1:] == ["granted too often in vain: dead"]
 
-    with_shell(give, tmp_path, deliveries_max=3)
-    with_shell(look, tmp_path, deliveries_max=9)
-    with_shell(look_again, tmp_path, deliveries_max=9)
-    with_shell(look_with_less_patience, tmp_path, deliveries_max=1)
 
-
-def test_objects_in_memory_are_not_taken_for_those_of_another_life() -> None:
-    async def nothing(shell: QueueShell) -> None:
+async def test_objects_in_memory_are_not_taken_for_those_of_another_life() -> None:
+    async with with_shell() as shell:
         assert shell.object_id(7) == f"p1-{shell.epoch:x}-7"
 
-    with_shell(nothing)
 
-
-def test_what_is_lost_with_the_process_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    async def main(shell: QueueShell) -> None:
+async def test_what_is_lost_with_the_process_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    async with with_shell() as shell:
         for content in (b"one", b"two", b"three"):
             await put(shell, content)
         await take(shell)
         assert not shell.is_empty
-
-    with_shell(main)
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert record.getMessage() == (
@@ -173,10 +140,8 @@ def test_what_is_lost_with_the_process_is_said(caplog: pytest.LogCaptureFixture)
     )
 
 
-def test_an_end_waits_for_what_is_here(caplog: pytest.LogCaptureFixture) -> None:
-    """Until the last object is acknowledged, and no longer."""
-
-    async def main(shell: QueueShell) -> None:
+async def test_an_end_waits_for_what_is_here(caplog: pytest.LogCaptureFixture) -> None:
+    async with with_shell() as shell:
         await put(shell, b"one")
         draining = asyncio.create_task(shell.drain(20.0))
         await until(lambda: caplog.records)
@@ -186,14 +151,12 @@ def test_an_end_waits_for_what_is_here(caplog: pytest.LogCaptureFixture) -> None
         told = shell.ask_now(lambda ref: ev.Acked(ref, given.grant))
         assert isinstance(told, ev.Told)
         await draining
-
-    with_shell(main)
     (record,) = caplog.records
     assert record.getMessage().startswith("the producer ends: it waits for 1 that nobody took, ")
 
 
-def test_a_producer_that_was_resumed_waits_anew_at_its_end() -> None:
-    async def main(shell: QueueShell) -> None:
+async def test_a_producer_that_was_resumed_waits_anew_at_its_end() -> None:
+    async with with_shell() as shell:
         await shell.drain(20.0)
         shell.feed(ev.Resume())
         await put(shell, b"one")
@@ -205,13 +168,9 @@ def test_a_producer_that_was_resumed_waits_anew_at_its_end() -> None:
         shell.ask_now(lambda ref: ev.Acked(ref, given.grant))
         await draining
 
-    with_shell(main)
 
-
-def test_what_waits_in_a_store_holds_up_no_end_but_who_is_here_does(tmp_path: Path) -> None:
-    """Whose object is being read, and who waits for one."""
-
-    async def main(shell: QueueShell) -> None:
+async def test_what_waits_in_a_store_holds_up_no_end_but_who_is_here_does(tmp_path: Path) -> None:
+    async with with_shell(tmp_path) as shell:
         await put(shell, b"one")
         assert shell.is_empty
         admitted = await shell.ask(lambda ref: ev.Offered(ref, shell.now_s + 10.0, 3))
@@ -232,27 +191,20 @@ def test_what_waits_in_a_store_holds_up_no_end_but_who_is_here_does(tmp_path: Pa
         assert not shell.is_empty
         asking.cancel()
 
-    with_shell(main, tmp_path)
+
+async def test_who_has_ended_holds_no_connection_to_its_peers() -> None:
+    async with scripted(answer(202)) as peer:
+        shell = QueueShell(SETTINGS, {"p2": peer.url}, None, "http://127.0.0.1:1")
+        await shell._clients["p2"].warm(2)
+        await until(lambda: len(peer._connections) == 2)
+        await shell.close()
+        await until(lambda: not peer._connections)
 
 
-def test_who_has_ended_holds_no_connection_to_its_peers() -> None:
-    async def main() -> None:
-        async with scripted(answer(202)) as peer:
-            shell = QueueShell(SETTINGS, {"p2": peer.url}, None, "http://127.0.0.1:1")
-            await shell._clients["p2"].warm(2)
-            await until(lambda: len(peer._connections) == 2)
-            await shell.close()
-            await until(lambda: not peer._connections)
-
-    asyncio.run(main())
-
-
-def test_what_cannot_be_stored_is_not_taken(
+async def test_what_cannot_be_stored_is_not_taken(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its producer is told so, and operators are; and the next that fits is taken."""
-
-    async def main(shell: QueueShell) -> None:
+    async with with_shell(tmp_path) as shell:
         store = shell.bodies._store
         assert store is not None
         await put(shell, b"one")
@@ -266,28 +218,19 @@ def test_what_cannot_be_stored_is_not_taken(
         assert (shell.machine.objects.buffered, shell.bodies.memory_bytes) == (1, 3)
         assert isinstance(await put(shell, b"two"), ev.Accept)
 
-    with_shell(main, tmp_path)
+
+async def test_what_peers_are_asked_comes_back_from_those_that_answer() -> None:
+    async with scripted(answer(200, b"one")) as good, scripted(answer(503, b"no")) as bad:
+        peers = {"p2": good.url, "p3": bad.url, "p4": "http://127.0.0.1:1", "p5": good.url}
+        shell = QueueShell(SETTINGS, peers, None, "http://127.0.0.1:1")
+        told = await shell.ask_peers("/state", 3)
+        assert told == {"p2": b"one", "p3": None, "p4": None}
+        assert [asked for asked, _ in good.seen] == ["GET /state"]
+        await shell.close()
 
 
-def test_what_peers_are_asked_comes_back_from_those_that_answer() -> None:
-    """By their ids; no more of them are asked than wanted."""
-
-    async def main() -> None:
-        async with scripted(answer(200, b"one")) as good, scripted(answer(503, b"no")) as bad:
-            peers = {"p2": good.url, "p3": bad.url, "p4": "http://127.0.0.1:1", "p5": good.url}
-            shell = QueueShell(SETTINGS, peers, None, "http://127.0.0.1:1")
-            told = await shell.ask_peers("/state", 3)
-            assert told == {"p2": b"one", "p3": None, "p4": None}
-            assert [asked for asked, _ in good.seen] == ["GET /state"]
-            await shell.close()
-
-    asyncio.run(main())
-
-
-def test_who_has_gone_is_no_caller_any_more() -> None:
-    """What is asked is taken back at once; nothing is left behind of either."""
-
-    async def main(shell: QueueShell) -> None:
+async def test_who_has_gone_is_no_caller_any_more() -> None:
+    async with with_shell() as shell:
         leaves: list[Callable[[], None]] = []
         until_s = shell.now_s + 10.0
         asking = asyncio.create_task(
@@ -321,13 +264,10 @@ def test_who_has_gone_is_no_caller_any_more() -> None:
         assert words_of(shell, PROBE, "v")[0] == "consumer c asks here: up to 1 hop"
         assert shell.machine.objects.buffered == 1
 
-    with_shell(main)
 
+async def test_what_producers_count(tmp_path: Path) -> None:
+    async with with_shell(tmp_path) as shell:
 
-def test_what_producers_count(tmp_path: Path) -> None:
-    """Each call by how it ended, and what is held, as operators see it."""
-
-    async def main(shell: QueueShell) -> None:
         def value(name: str, **labels: str) -> float | None:
             sample = {"node": "p1", **labels}
             return shell.metrics.registry.get_sample_value(f"spillover_queue_{name}", sample)
@@ -352,19 +292,16 @@ def test_what_producers_count(tmp_path: Path) -> None:
         shell.ask_now(lambda ref: ev.Acked(ref, given.grant))
         assert (value("granted"), value("acknowledged_total")) == (0.0, 1.0)
 
-    with_shell(main, tmp_path)
-
 
 def words_of(shell: QueueShell, kind: str, name: str | int) -> list[str]:
     return [words for _, words in shell.history.story(kind, name)]
 
 
-def test_stories_are_bounded_and_the_newest_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a long one its beginning and its end."""
+async def test_stories_are_bounded_and_the_newest_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_module, "STORIES_MAX", 3)
     monkeypatch.setattr(history_module, "RECORDS_MAX", 4)
 
-    async def main(shell: QueueShell) -> None:
+    async with with_shell() as shell:
         await put(shell, b"one")
         for _ in range(3):
             given = await take(shell)
@@ -377,5 +314,3 @@ def test_stories_are_bounded_and_the_newest_stay(monkeypatch: pytest.MonkeyPatch
         for content in (b"two", b"three", b"four"):
             await put(shell, content)
         assert [len(words_of(shell, OBJECT, number)) for number in (1, 2, 3, 4)] == [0, 1, 1, 1]
-
-    with_shell(main)

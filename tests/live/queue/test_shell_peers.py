@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -40,20 +41,15 @@ def told(monkeypatch, caplog):
     return lines
 
 
-def alone_with(main, *answers):
-    """Run `main` with a producer p1 and its one peer p2, which gives these answers."""
-
-    async def run():
-        async with scripted(*answers) as peer, asyncio.timeout(20.0):
-            shell = QueueShell(
-                SETTINGS, {"p2": peer.url}, None, "http://127.0.0.1:1", headers=SHOWN
-            )
-            try:
-                await main(shell, peer)
-            finally:
-                await shell.close()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def alone_with(*answers):
+    """A producer p1 and its one peer p2, which gives these answers."""
+    async with scripted(*answers) as peer, asyncio.timeout(20.0):
+        shell = QueueShell(SETTINGS, {"p2": peer.url}, None, "http://127.0.0.1:1", headers=SHOWN)
+        try:
+            yield shell, peer
+        finally:
+            await shell.close()
 
 
 async def put(shell, content):
@@ -81,8 +77,8 @@ def words_of(shell, kind, name):
     return [words for _, words in shell.history.story(kind, name)]
 
 
-def test_a_probe_goes_on_to_a_peer_and_shows_who_sends_it(told):
-    async def main(shell, peer):
+async def test_a_probe_goes_on_to_a_peer_and_shows_who_sends_it(told):
+    async with alone_with(answer(202)) as (shell, peer):
         asking = take(shell, {"p2": 1.0})
         await until(lambda: peer.seen and shell._clients["p2"].idle)
         ((line, headers),) = peer.seen
@@ -96,16 +92,12 @@ def test_a_probe_goes_on_to_a_peer_and_shows_who_sends_it(told):
         assert words_of(shell, PROBE, "t")[-1] == "sent on to p2: hop 2"
         asking.cancel()
 
-    alone_with(main, answer(202))
-
 
 @pytest.mark.parametrize(
     ("said", "problem"), [(answer(503), "status 503"), (answer(203), "status 203"), (RESET, None)]
 )
-def test_a_peer_that_a_probe_does_not_reach_is_named(told, said, problem):
-    """And the probe waits here instead."""
-
-    async def main(shell, peer):
+async def test_a_peer_that_a_probe_does_not_reach_is_named(told, said, problem):
+    async with alone_with(said) as (shell, _):
         asking = take(shell, {"p2": 1.0})
         await until(lambda: len(shell.machine.parked_probes) == 1)
         ((level, line),) = told()
@@ -118,21 +110,29 @@ def test_a_peer_that_a_probe_does_not_reach_is_named(told, said, problem):
         ]
         asking.cancel()
 
-    alone_with(main, said)
-
 
 @pytest.mark.parametrize(
     ("said", "line"),
     [
         (answer(200, {"taken": False}), None),
         (answer(201, {"taken": True}), 'a peer cannot be reached peer=p2 problem="status 201"'),
-        (answer(200, {"taken": 7}), "a peer says what no producer says peer=p2 problem="),
+        *[
+            (said, "a peer says what no producer says peer=p2 problem=")
+            for said in (
+                answer(200, {"taken": 7}),
+                answer(200, b""),
+                answer(200, b"[]"),
+                answer(200, b"\xff\xfe"),
+                answer(200, b"<html>", kind="text/html"),
+            )
+        ],
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "a peer cannot be reached peer=p2 problem="),
+        (RESET, "a peer cannot be reached peer=p2 problem="),
     ],
 )
-def test_an_offer_that_is_not_taken_comes_back(told, said, line):
+async def test_an_offer_that_is_not_taken_comes_back(told, said, line):
     """Only what is no answer of a producer is told to operators."""
-
-    async def main(shell, peer):
+    async with alone_with(said) as (shell, peer):
         await put(shell, b"one")
         shell.feed(ev.ProbeCame(probe_of("p2")))
         await until(lambda: peer.seen and shell.machine.objects.buffered == 1)
@@ -140,13 +140,10 @@ def test_an_offer_that_is_not_taken_comes_back(told, said, line):
         assert [level for level, _ in told()] == ["WARNING"] * (line is not None)
         assert line is None or told()[0][1].startswith(line)
 
-    alone_with(main, said)
 
-
-def test_who_asks_for_a_producer_that_is_no_peer_gets_nothing(told):
+async def test_who_asks_for_a_producer_that_is_no_peer_gets_nothing(told):
     """A probe may name any producer as the one that holds its call: its object is free at once."""
-
-    async def main(shell, peer):
+    async with alone_with(answer(200, {"taken": True})) as (shell, peer):
         await put(shell, b"one")
         shell.feed(ev.ProbeCame(probe_of("p9")))
         assert (shell.machine.objects.buffered, len(shell.machine.grants)) == (1, 0)
@@ -156,11 +153,9 @@ def test_who_asks_for_a_producer_that_is_no_peer_gets_nothing(told):
         ]
         assert peer.seen == []
 
-    alone_with(main, answer(200, {"taken": True}))
 
-
-def test_a_connection_to_a_peer_is_kept_for_the_next_probe_and_not_for_a_peer_that_is_gone():
-    async def main(shell, peer):
+async def test_a_connection_to_a_peer_is_kept_for_the_next_probe_and_not_for_a_peer_that_is_gone():
+    async with alone_with(answer(202)) as (shell, _):
         asking = take(shell, {"p2": 1.0})
         client = shell._clients["p2"]
         await until(lambda: client.idle)
@@ -174,13 +169,9 @@ def test_a_connection_to_a_peer_is_kept_for_the_next_probe_and_not_for_a_peer_th
             assert gone_ms == 1_000 * shell_module.PEER_TIMEOUT_S
         asking.cancel()
 
-    alone_with(main, answer(202))
 
-
-def test_who_waits_for_an_answer_as_the_producer_ends_waits_no_more():
-    """Nor does whoever waits for it to fail, which it did not."""
-
-    async def main(shell, peer):
+async def test_who_waits_for_an_answer_as_the_producer_ends_waits_no_more():
+    async with alone_with(answer(202)) as (shell, _):
         asking = take(shell, {"p1": 1.0}, max_hops=1)
         await until(lambda: len(shell.machine.takes) == 1)
         failed = asyncio.ensure_future(asyncio.wait([shell.failed]))
@@ -191,34 +182,28 @@ def test_who_waits_for_an_answer_as_the_producer_ends_waits_no_more():
         shell.feed(ev.ProbeCame(probe_of("p2")))
         assert shell.machine.parked_probes.keys() == {("p1", "t")}, "it hears nothing any more"
 
-    alone_with(main, answer(202))
-
 
 @pytest.mark.skipif(not DESCRIPTORS.exists(), reason="only Linux counts them there")
-def test_who_has_ended_leaves_no_file_open(tmp_path):
+async def test_who_has_ended_leaves_no_file_open(tmp_path):
     """Neither its clock's nor its store's; a process may have any number of them in turn."""
 
     def opened():
         return {path.name for path in DESCRIPTORS.iterdir()}
 
-    async def main():
-        before = opened()
-        store = ObjectStore(tmp_path, "p1", "test")
-        shell = QueueShell(SETTINGS, {}, store, "http://127.0.0.1:1")
-        asking = take(shell, {"p1": 1.0})
-        await until(lambda: len(shell.machine.takes) == 1)
-        assert not opened() <= before
-        await shell.close()
-        asking.cancel()
-        assert opened() <= before
-
-    asyncio.run(main())
+    before = opened()
+    store = ObjectStore(tmp_path, "p1", "test")
+    shell = QueueShell(SETTINGS, {}, store, "http://127.0.0.1:1")
+    asking = take(shell, {"p1": 1.0})
+    await until(lambda: len(shell.machine.takes) == 1)
+    assert not opened() <= before
+    await shell.close()
+    asking.cancel()
+    assert opened() <= before
 
 
-def test_what_comes_for_a_consumer_that_has_just_gone_is_back_at_once():
+async def test_what_comes_for_a_consumer_that_has_just_gone_is_back_at_once():
     """Its call has ended here, and the machine has not heard of that yet."""
-
-    async def main(shell, peer):
+    async with alone_with(answer(202)) as (shell, _):
         asking = take(shell, {"p1": 1.0}, max_hops=1)
         await until(lambda: len(shell.machine.takes) == 1)
         asking.cancel()
@@ -230,11 +215,9 @@ def test_what_comes_for_a_consumer_that_has_just_gone_is_back_at_once():
             "its consumer went away before it was sent: it is back"
         )
 
-    alone_with(main, answer(202))
 
-
-def test_a_place_for_a_producer_that_has_just_gone_is_for_the_next_one():
-    async def main(shell, peer):
+async def test_a_place_for_a_producer_that_has_just_gone_is_for_the_next_one():
+    async with alone_with(answer(202)) as (shell, _):
         await put(shell, b"one")
         gone = asyncio.create_task(put(shell, b"two"))
         await until(lambda: shell.machine.waiting == 1)
@@ -247,5 +230,3 @@ def test_a_place_for_a_producer_that_has_just_gone_is_for_the_next_one():
         assert isinstance(await waits, ev.Accept)
         assert (shell.machine.waiting, shell.machine.objects.buffered) == (0, 1)
         assert bytes(shell.bodies[2].content) == b"three"
-
-    alone_with(main, answer(202))

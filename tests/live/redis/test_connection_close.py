@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 from contextlib import closing, suppress
+from functools import partial
 from importlib.util import find_spec
 from random import Random
 
 import pytest
 import uvloop
 
+pytest.importorskip("cryptography")
+
 from spillover.live.leases.hints import Hints
 from spillover.live.leases.streams.client import AsyncClient
 from spillover.live.leases.streams.steps import Run
 from spillover.live.redis.connection import RedisLink, Script
 from spillover.model.errors import StoreRefused, StoreUnreachable
+from support.certificates import Authority, put
 from support.few import all_in_soak
 from support.loop import turn
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.slow
 
 TIMEOUT_S = 1.5
 LIMIT_S = 20.0
@@ -36,13 +38,9 @@ loops = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def certificate(require, tmp_path_factory):
     require(find_spec("redis"), "the extra `leases`")
-    require(shutil.which("openssl"), "openssl")
-    folder = tmp_path_factory.mktemp("tls")
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    command += ["-keyout", str(folder / "key"), "-out", str(folder / "certificate")]
-    subprocess.run(command, check=True, capture_output=True)
-    return folder / "certificate", folder / "key"
+    authority = Authority()
+    files = put(tmp_path_factory.mktemp("tls"), "redis", authority.sign("localhost"), authority)
+    return files.cert, files.key
 
 
 class Hanging:
@@ -109,35 +107,24 @@ READ_ONLY = b"-READONLY You can't write against a read only replica.\r\n"
 
 @loops
 def test_a_link_is_closed_without_an_answer(certificate, loop):
-    """That is no failure of whoever ends."""
+    """That is no failure of whoever ends; and what a replica said is told, not that it hangs."""
 
-    async def main():
+    async def main(is_refused):
         link = RedisLink(server.url, TIMEOUT_S)
-        assert await link.call("PING")
+        if is_refused:
+            with pytest.raises(StoreRefused, match="is read-only"):
+                await link.call("SET", "k", "v")
+        else:
+            assert await link.call("PING")
         await link.close()
 
-    server = Hanging(certificate, b"+PONG\r\n")
-    runs(loop, server, main)
-
-
-@loops
-def test_a_replica_that_then_hangs(certificate, loop):
-    """What it said is told, not that it hangs."""
-
-    async def main():
-        link = RedisLink(server.url, TIMEOUT_S)
-        with pytest.raises(StoreRefused, match="is read-only"):
-            await link.call("SET", "k", "v")
-        await link.close()
-
-    server = Hanging(certificate, READ_ONLY)
-    runs(loop, server, main)
+    for answer in (b"+PONG\r\n", READ_ONLY):
+        server = Hanging(certificate, answer)
+        runs(loop, server, partial(main, answer is READ_ONLY))
 
 
 @loops
 def test_clients_of_streams(certificate, loop):
-    """The same for theirs, which are others."""
-
     def ask():
         return (yield Run(SCRIPT, (), ()))
 

@@ -24,7 +24,6 @@ ONE = Script.of("return 1")
 
 @pytest.mark.processes
 def test_whoever_connects_anew_uses_the_password_of_now(require, redis_servers, tmp_path):
-    """The library in its two kinds, and a renewal; a refusal ends none of them."""
     require(find_spec("redis"), "the extra `leases`")
     file = tmp_path / "url"
     with redis_servers.running(tmp_path, "--requirepass", "old", password="old") as server:  # noqa: S106

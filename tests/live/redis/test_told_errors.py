@@ -83,7 +83,6 @@ WITHIN = "Error running script (call to f_0a1b): @user_script:53: @user_script: 
     ],
 )  # fmt: skip
 def test_each_error_says_whether_redis_refused_or_nothing_is_known(error, kind, said):
-    """One line, that names the place."""
     told = told_error(error, "redis://h:1/0")
     assert (type(told), str(told)) == (kind, f"redis://h:1/0 {said}")
 
@@ -160,7 +159,7 @@ def test_an_address_that_was_not_encoded_says_how(url):
 # --- calls ------------------------------------------------------------------------------------
 
 
-def test_an_answer_that_never_ends_ends_with_the_time_of_its_call():
+async def test_an_answer_that_never_ends_ends_with_the_time_of_its_call():
     """Each piece of it comes in time; the whole would never."""
     pause, stops = threading.Event(), threading.Event()
 
@@ -171,25 +170,22 @@ def test_an_answer_that_never_ends_ends_with_the_time_of_its_call():
             server._lines[-1].sendall(b"x")
             pause.wait(0.01)
 
-    async def main():
+    with scripted_redis(for_ever) as server:
         link = RedisLink(server.url, 0.25)
         with pytest.raises(StoreUnreachable, match="did not answer in time"):
             await link.call("GET", "k")
         await link.close()
-
-    with scripted_redis(for_ever) as server:
-        runs(main)
         stops.set()
 
 
 # --- connections ------------------------------------------------------------------------------
 
 
-def test_after_a_replica_said_so_each_connection_is_made_anew_once():
+async def test_after_a_replica_said_so_each_connection_is_made_anew_once():
     """A name may lead to another server by then."""
     told = {"SET": b"-READONLY no\r\n"}
 
-    async def main():
+    with scripted_redis(lambda words: told.get(words[0], bulk("v"))) as server:
         link = RedisLink(server.url, LIMIT_S)
         for count in (1, 2, 3):
             assert await link.call("GET", "k") == "v"
@@ -198,9 +194,6 @@ def test_after_a_replica_said_so_each_connection_is_made_anew_once():
                 await link.call("SET", "k", "v")
             assert server.accepted == count
         await link.close()
-
-    with scripted_redis(lambda words: told.get(words[0], bulk("v"))) as server:
-        runs(main)
 
 
 def test_a_pool_for_threads_makes_its_connections_anew_too():
@@ -220,10 +213,8 @@ def test_a_pool_for_threads_makes_its_connections_anew_too():
         pool.disconnect()
 
 
-def test_a_connection_that_cannot_be_made_anew_is_not_lost_to_its_pool():
-    """The next call gets it, and makes it anew then."""
-
-    async def main():
+async def test_a_connection_that_cannot_be_made_anew_is_not_lost_to_its_pool():
+    with scripted_redis(lambda _: bulk("v")) as server:
         client = open_client(server.url, 5.0, connections=1)
         assert await client.execute_command("GET", "k") == "v"
         pool = client.connection_pool
@@ -237,9 +228,6 @@ def test_a_connection_that_cannot_be_made_anew_is_not_lost_to_its_pool():
         assert await client.execute_command("GET", "k") == "v"
         await client.aclose()
         await pool.disconnect()
-
-    with scripted_redis(lambda _: bulk("v")) as server:
-        runs(main)
 
 
 @pytest.mark.parametrize(("verifies", "mode"), [(True, ssl.CERT_REQUIRED), (False, ssl.CERT_NONE)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
 import os
 import threading
 from pathlib import Path
@@ -22,32 +20,6 @@ def tell(payload, ctx):
         "cancelled": ctx.cancelled,
         "pid": os.getpid(),
     }
-
-
-def alone(payload):
-    return [payload, {1}, b"\0", math.nan, math.inf]
-
-
-async def later(payload):
-    await asyncio.to_thread(int)
-    return payload
-
-
-def fail(payload):
-    raise LookupError(f"no such thing: {payload}")
-
-
-def leave(payload):
-    raise SystemExit(3)
-
-
-def strange(payload):
-    return object()
-
-
-def large(payload):
-    """So many bytes of JSON."""
-    return "x" * (payload - 2)
 
 
 def hold(payload, ctx):

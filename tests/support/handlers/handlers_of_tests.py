@@ -16,10 +16,6 @@ def echo(payload):
     return {"echo": payload, "process": os.getpid()}
 
 
-def with_context(payload, ctx):
-    return [ctx.id, ctx.type, ctx.cluster, ctx.remaining_ms, ctx.cancelled]
-
-
 async def later(payload, ctx):
     SEEN.append("started")
     try:
@@ -64,14 +60,6 @@ def odd(payload):
     raise Odd(1, 2)
 
 
-def not_json(payload):
-    return {payload: object()}
-
-
-def nan(payload):
-    return [float("nan")]
-
-
 def huge(payload):
     return "x" * (33 * 1024 * 1024)
 
@@ -86,11 +74,6 @@ def eat(payload):
     """Hold on to so many mebibytes for ever, each piece small enough to be had."""
     HELD.extend(bytearray(1 << 20) for _ in range(payload))
     return os.getpid()
-
-
-def eat_here(payload):
-    held = [bytearray(1 << 20) for _ in range(payload)]
-    return len(held)
 
 
 def hang(payload):

@@ -2,8 +2,8 @@
 no fence protects. Each record has a number, one more than the checkpoint before it, so that a sink
 that took one twice, or none, shows it.
 
-Imported by the members under test, which run in this directory; run as a program it is several
-members in one process. What the notes must not say is in `support.leases.reckoning`.
+Imported by the members under test, which run in this directory. What the notes must not say is in
+`support.leases.reckoning`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import json
 import os
 import signal
 import sqlite3
-import sys
 import threading
 import time
 from contextlib import closing, suppress
@@ -31,7 +30,6 @@ from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.lease import Fenced, current_lease
 from spillover.live.leases.sinks.redis_sink import AsyncRedisSink, RedisSink
 from spillover.live.leases.sinks.sql_sink import SqlSink
-from spillover.model.lease_times import LeaseTimes
 
 GIVEN = json.loads(os.environ["SPILLOVER_TEST_LEASES"])
 """What `support.leases.members` tells: directory, sink_url, sink, node, pace_s, progress."""
@@ -284,46 +282,3 @@ async def work_async(partition, epoch, stop_event):
 def work_sql(partition, epoch, stop_event):
     """See `Worker.on_sql`."""
     _worker().on_sql(partition, epoch, stop_event)
-
-
-def idle(partition, epoch, stop_event):
-    """Nothing but the two notes that count: for very many members."""
-    turn = _worker()._turn(partition, epoch)
-    turn.begins(0)
-    stop_event.wait()
-    turn.note("end")
-
-
-# --- several members in one process ---------------------------------------------------------------
-
-
-async def _crowd(url, group, partitions, times, nodes):
-    """The same lines as `lease run` prints, until SIGTERM."""
-    from spillover.live.leases.group import LeaseGroup
-
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-
-    (DIRECTORY / "ready" / nodes[0]).touch()
-    await until_on_loop((DIRECTORY / "come-in").exists)
-
-    async def one(node):
-        member = LeaseGroup(
-            url, group, node=node, partitions=partitions, times=times,
-            handler=Worker(node).on_thread,
-            on_event=lambda line: print(json.dumps(line), flush=True),  # noqa: T201 - read by the test
-        )  # fmt: skip
-        async with member:
-            await stop.wait()
-
-    await asyncio.gather(*map(one, nodes))
-
-
-def main():
-    """Arguments: URL, group, partitions, times as JSON, nodes."""
-    url, group, partitions, times, *nodes = sys.argv[1:]
-    asyncio.run(_crowd(url, group, int(partitions), LeaseTimes(**json.loads(times)), nodes))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Members of a lease group that a test may harm: processes of `spillover lease run`, killed, frozen
-and started again by their pids, with a wall clock of their own if wanted. What they say is read as
-they say it; what their handlers do is read from the handlers' diaries.
+and started again by their pids. What they say is read as they say it; what their handlers do is
+read from the handlers' diaries.
 
 All instants are of time.monotonic(), which is the same for all processes. What must not come of it
 is in `support.leases.reckoning`, the handlers are `lease_handlers_of_tests`.
@@ -113,7 +113,7 @@ class Blackout:
 
 @dataclass
 class Member:
-    """One process that was started (or one of several members in it), and what it has said."""
+    """One process that was started, and what it has said."""
 
     node: str
     process: subprocess.Popen[bytes]
@@ -140,26 +140,6 @@ class Member:
     def told(self, *events: str, since_s: float = 0.0) -> list[Line]:
         """Its lines of these kinds."""
         return [line for line in self.lines if line.event in events and line.at_s >= since_s]
-
-
-def environment_of_clock(path: Path, offset_s: float) -> dict[str, str]:
-    """For a process whose wall clock is off by so much; `set_clock` moves it while it runs. Needs
-    `faketime`. Other clocks are left alone."""
-    command = ["faketime", "-m", "-f", "+0", "printenv", "LD_PRELOAD"]
-    library = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    set_clock(path, offset_s)
-    return {
-        "LD_PRELOAD": library,
-        "FAKETIME_TIMESTAMP_FILE": str(path),
-        "FAKETIME_CACHE_DURATION": "0",  # seen as the second changes; at each look it takes a core
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
-
-
-def set_clock(path: Path, offset_s: float) -> None:
-    new = path.with_suffix(".new")
-    new.write_text(f"{offset_s:+g}\n")
-    new.replace(path)
 
 
 @dataclass(kw_only=True)
@@ -197,7 +177,7 @@ class Group:
         self._reader = threading.Thread(target=self._read_lines, daemon=True)
 
     async def __aenter__(self) -> Self:
-        for name in ("diaries", "orders", "taken", "ready"):
+        for name in ("diaries", "orders", "taken"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(self.directory / "records.sqlite")) as connection:
             connection.execute("pragma journal_mode = wal")
@@ -211,61 +191,36 @@ class Group:
 
     # --- processes ----------------------------------------------------------------------------
 
-    def spawn(
-        self, *nodes: str, clock_s: float | None = None, url: str = "", options: Iterable[str] = ()
-    ) -> list[Member]:
-        """Start them, for the first time or again; `clock_s`: how far their wall clocks are off;
-        `url`: their own way to the Redis of the leases."""
-        return [self._spawn(node, clock_s, url or self.url, options) for node in nodes]
+    def spawn(self, *nodes: str, url: str = "", options: Iterable[str] = ()) -> list[Member]:
+        """Start them, for the first time or again; `url`: their own way to the Redis of the
+        leases."""
+        return [self._spawn(node, url or self.url, options) for node in nodes]
 
-    def _spawn(self, node: str, clock_s: float | None, url: str, options: Iterable[str]) -> Member:
+    def _spawn(self, node: str, url: str, options: Iterable[str]) -> Member:
         command = [sys.executable, "-m", "spillover", "lease", "run", "--redis", url]
         command += ["--group", self.name, "--node", node, "--partitions", str(self.partitions)]
         command += ["--handler", f"{MODULE}:{self.handler}"]
         for name, value in asdict(self.times).items():
             command += [f"--{name.replace('_', '-')}", f"{value:g}"]
-        return self._start([*command, *self.options, *options], [node], clock_s)[0]
-
-    def spawn_crowd(self, *nodes: str, url: str = "") -> list[Member]:
-        """All of these as members in one process, which is cheaper; `let_in` has them join."""
-        command = [sys.executable, str(HANDLERS / "lease_handlers_of_tests.py"), url or self.url]
-        command += [self.name, str(self.partitions), json.dumps(asdict(self.times)), *nodes]
-        return self._start(command, list(nodes), None)
-
-    async def let_in(self, processes: int) -> None:
-        """Have all crowds join as soon as so many processes of them have started."""
-        ready = self.directory / "ready"
-        await self.until(lambda: len(list(ready.iterdir())) >= processes, LIMIT_S, "crowds")
-        (self.directory / "come-in").touch()
-
-    def _start(self, command: list[str], nodes: list[str], clock_s: float | None) -> list[Member]:
         given = {
             "directory": str(self.directory), "sink_url": self.sink_url, "sink": self.name,
-            "node": nodes[0], "pace_s": self.pace_s, "progress": self.progress,
+            "node": node, "pace_s": self.pace_s, "progress": self.progress,
         }  # fmt: skip
-        environment = os.environ | {"SPILLOVER_TEST_LEASES": json.dumps(given)}
-        if clock_s is not None:
-            environment |= environment_of_clock(self.directory / f"{nodes[0]}.clock", clock_s)
-        log = self.directory / f"{nodes[0]}.log"
+        log = self.directory / f"{node}.log"
         with log.open("ab") as errors:
             process = subprocess.Popen(
-                command, cwd=HANDLERS, env=environment, stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=errors, process_group=0,
+                [*command, *self.options, *options], cwd=HANDLERS,
+                env=os.environ | {"SPILLOVER_TEST_LEASES": json.dumps(given)},
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, process_group=0,
             )  # fmt: skip
-        started = [Member(node, process, log) for node in nodes]
-        for member in started:
-            before = self.members.get(member.node)
-            self.former += [before] if before is not None else []
-            self.members[member.node] = member
+        member = Member(node, process, log)
+        before = self.members.get(node)
+        self.former += [before] if before is not None else []
+        self.members[node] = member
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
-        heard = {member.node: member for member in started}
-        self._selector.register(process.stdout, selectors.EVENT_READ, (heard, bytearray()))
-        return started
-
-    def set_clock(self, node: str, offset_s: float) -> None:
-        """Of one that was started with `clock_s`."""
-        set_clock(self.directory / f"{node}.clock", offset_s)
+        self._selector.register(process.stdout, selectors.EVENT_READ, (member, bytearray()))
+        return member
 
     def kill(self, *nodes: str) -> float:
         """SIGKILL; gone when this returns: when that was."""
@@ -369,7 +324,7 @@ class Group:
             if not self._selector.get_map():
                 self._ended.wait(LOOK_S)
             for key, _ in self._selector.select(LOOK_S):
-                members, unread = key.data
+                member, unread = key.data
                 data = os.read(key.fd, 65_536)
                 if not data:
                     self._selector.unregister(key.fileobj)
@@ -377,7 +332,7 @@ class Group:
                 *lines, rest = unread.split(b"\n")
                 unread[:] = rest
                 for given in map(json.loads, lines):
-                    members[given["node"]].hear(given)
+                    member.hear(given)
                     with (self.directory / "lines").open("a") as file:  # to look at afterwards
                         print(json.dumps(given | {"heard_s": now_s()}), file=file)
 

@@ -135,12 +135,6 @@ def _changes(by_epoch: dict[tuple[int, int], Tenure]) -> Iterable[tuple[Tenure, 
         yield from itertools.pairwise(by_epoch[key] for key in of_one if by_epoch[key].valid_s)
 
 
-def longest_change_s(scene: Scene, since_s: float) -> float:
-    """Of all changes of holder since then: for how long nobody acted."""
-    changes = [(max(a.valid_s), min(b.valid_s)) for a, b in _changes(tenures(scene.read()))]
-    return max((began_s - over_s for over_s, began_s in changes if over_s >= since_s), default=0.0)
-
-
 def _wrongs_of_epochs(by_epoch: dict[tuple[int, int], Tenure]) -> Iterable[str]:
     """Each epoch has one holder and begins once; whoever comes later has a later one, and begins
     after the last instant at which the one before was let act."""

@@ -375,17 +375,6 @@ def client_of(server: Any) -> Any:
     return closing(client)
 
 
-SLOW_TO_LOAD = ("--key-load-delay", "1500", "--loading-process-events-interval-bytes", "1024")
-"""Of a server with what `fill` wrote: in microseconds for each key, three seconds in all."""
-
-
-def fill(server: Any) -> None:
-    pipe, draw = server.client.pipeline(transaction=False), random.Random(1)
-    for key in range(2_000):
-        pipe.set(f"other-{key}", draw.randbytes(1_024))  # so long in the file, too
-    pipe.execute()
-
-
 def state_of(member: Any) -> dict[str, Any]:
     """The `/state` of a member that serves it."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
