@@ -402,3 +402,26 @@ def test_last_words_are_no_part_of_a_coded_body():
             assert (b'data: {"error":' in read.body) == tells, coding
 
     in_front(check, cluster={"routes": (Route(path="/", sse_error_event=True),)})
+
+
+@pytest.mark.parametrize("name", ["{}", "{:08x}-0000-4000-8000-000000000000"])
+def test_things_that_are_numbered_are_one_kind_and_their_failures_no_sites(name):
+    """One client asks for one after the other, and the service fails each; others do well."""
+
+    async def fail_items(talk, head, _):
+        status = b"500 Broken" if b" /items/" in head else b"200 OK"
+        await talk.say(b"HTTP/1.1 %b\r\nContent-Length: 2\r\n\r\nok" % status)
+        return True
+
+    async def check(here):
+        here.service.answer = fail_items
+        client = await here.client()
+        for _ in range(5):
+            assert (await client.ask(get(target=b"/well"))).status == 200
+        for number in range(30):
+            target = f"/items/{name.format(number)}".encode()
+            assert (await client.ask(get(target=target))).status == 500
+            assert (await client.ask(get(target=b"/well"))).status == 200
+            assert not here["a"].shell.machine.health.degraded
+
+    in_front(check)

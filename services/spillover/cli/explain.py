@@ -30,6 +30,7 @@ UNREACHABLE = "unreachable"
 PULLED = "pulled_by"
 WENT_FIRST = "went_first"
 LEFT_IN_TIME = "left_in_time"
+WENT_AS_PROBE = "went_as_probe"
 
 _REASONS = {
     "started": "started at once, a server was free",
@@ -41,6 +42,7 @@ _EVENTS = {
     PULLED: "handed on to a neighbor that had an idle server and asked for work:",
     WENT_FIRST: "handed on in place of a newer request, to",
     LEFT_IN_TIME: "handed on since it would have been late here, to",
+    WENT_AS_PROBE: "handed on, to see whether work still fails there, to",
 }
 """Words for other events, where their names do not say enough."""
 

@@ -196,3 +196,54 @@ def test_neighbors_may_queue_for_a_cluster_whose_neighbor_fails(story):
         for ref in range(2, 7):
             node.arrive(ref, path=("b",))
         assert node.machine.servers.waiting_foreign == taken
+
+
+# --- what waits goes as a probe, too ----------------------------------------------------------
+
+
+FAILS = {"degraded": True, "failed_share": 1.0, "relay_hops": 1, "relay_by": "a", "ahead": -1}
+"""What a degraded neighbor says that hands on to this cluster, and has an idle server."""
+
+
+def a_stuck_one(story, **settings):
+    """One server that is busy for long, and two requests that wait."""
+    node = story(**{"policy": "adaptive", "service_s": 0.25, **settings})
+    node.fill(1, 2, 3)
+    return node
+
+
+def test_what_waits_finds_out_whether_a_neighbor_still_fails(story):
+    """The oldest, as soon as the neighbor takes a probe, and one for each time it says so."""
+    node = a_stuck_one(story)
+    assert not forwards(node.hear(0, **FAILS))
+    assert forwards(node.hear(0, sequence=2, invites=True, **FAILS)) == [(2, 0)]
+    assert not forwards(node.hear(0, sequence=3, **FAILS))
+    told = node.machine.decider.log.tell("r2")[-1]
+    assert (told["event"], told["neighbor"]) == ("went_as_probe", "b")
+    assert forwards(node.hear(0, sequence=4, invites=True, **FAILS)) == [(3, 0)]
+
+
+def test_under_the_paper_it_stays_where_it_was_put(story):
+    node = a_stuck_one(story, policy="paper")
+    assert not forwards(node.hear(0, invites=True, **FAILS))
+
+
+def test_a_cluster_that_fails_itself_sends_no_such_probe(story):
+    node = story(policy="adaptive", service_s=0.25)
+    degrade(node)
+    node.fill(1, 2, 3)
+    assert not forwards(node.hear(0, invites=True, **FAILS))
+
+
+def test_early_only_what_may_run_twice_goes(story):
+    """A neighbor that says it is well, and fails own work, is tried with that first."""
+    node = story(policy="adaptive", service_s=0.25)
+    node.tell(ev.ServersDown())
+    node.hear(0, ahead=-1)
+    node.hear(1, accepting=False)
+    lose_at(node, 0, range(4), keyed=False)
+    node.tell(ev.ServersUp())
+    for ref, keyed in ((11, False), (12, False), (13, True)):
+        node.arrive(ref, keyed=keyed)
+    soon_s = TRIAL_PAUSE_S / 2
+    assert forwards(node.hear(0, now_s=soon_s, sequence=2, ahead=-1)) == [(13, 0)]

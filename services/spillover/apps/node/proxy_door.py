@@ -54,6 +54,9 @@ KIND_PARTS = 2
 """The number of parts of the path, from its beginning, that tell requests without a type apart,
 together with the method."""
 
+_ONE_OF_MANY = re.compile(rb"[0-9]+|(?=[^0-9]*[0-9])[0-9A-Fa-f-]{8,}")
+"""A part of a path that names one thing among many, by a number or a UUID: no kind of its own."""
+
 _SERVER_NAMES = frozenset(
     {b"idempotency-key", b"spillover-deadline-ms", b"spillover-priority", b"spillover-type",
      b"traceparent", b"tracestate"}
@@ -323,6 +326,7 @@ def _with_key(passed: PassedRequest, key: bytes) -> PassedRequest:
 @lru_cache(maxsize=256)
 def _kind_of(method: str, target: bytes) -> str:
     """Returns method and beginning of the path, by which failures of untyped requests are told
-    apart. Most clients ask for the same few paths."""
-    path = target.partition(b"?")[0].split(b"/", KIND_PARTS + 1)[: KIND_PARTS + 1]
-    return f"{method} {b'/'.join(path).decode('latin-1')}"[:KIND_LENGTH_MAX]
+    apart, with `*` for what names one thing among many. Most clients ask for the same few paths."""
+    parts = target.partition(b"?")[0].split(b"/", KIND_PARTS + 1)[: KIND_PARTS + 1]
+    path = b"/".join(b"*" if _ONE_OF_MANY.fullmatch(part) else part for part in parts)
+    return f"{method} {path.decode('latin-1')}"[:KIND_LENGTH_MAX]

@@ -113,6 +113,22 @@ def in_time_at(node: NodeFacts, visit: Visit, now_s: float) -> Neighbor | None:
     return best
 
 
+def probe_for(node: NodeFacts, handle: int, now_s: float) -> Visit | None:
+    """Returns the oldest request that waits and is better off at a neighbor that takes one probe;
+    None if there is none."""
+    if not node.may_send_away():
+        return None
+    for group in node.groups.all:
+        neighbor = group.neighbors.by_handle[handle]
+        if neighbor.invited:
+            there_s = neighbor.way_s + max(neighbor.ahead, 0) * neighbor.departure_s
+            max_hops = node.settings.max_hops
+            visit = _better_off_with(neighbor, group, node.servers, there_s, max_hops, now_s)
+            if visit is not None:
+                return visit
+    return None
+
+
 def is_stranded(visit: Visit) -> bool:
     """Returns whether no server here that fits it takes it for now: all are gone, or rest."""
     fitting = visit.group.fitting
@@ -165,7 +181,9 @@ def _better_off_with(
         first = servers.first_place(there_s)
     else:
         first = first_place(there_s, departure_s)
-    if first >= servers.waiting or not neighbor.accepting or neighbor.rank:
+    if first >= servers.waiting or not neighbor.accepting:
+        return None
+    if neighbor.rank and not neighbor.invited:
         return None
     for visit in islice(line, first, first + LOOKS_MAX):
         request = visit.request
@@ -174,6 +192,7 @@ def _better_off_with(
             and (visit.is_home or not own_only)
             and request.size_bytes < neighbor.sizes.limit_bytes
             and request.hops < max_hops
+            and (request.keyed or not neighbor.free_only)
             and neighbor.id not in request.path
             and neighbor.handle not in visit.tried
             and visit.deadline_s > now_s + there_s

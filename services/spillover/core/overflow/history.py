@@ -30,6 +30,9 @@ BEGAN = "answer_began"
 WENT_FIRST = "went_first"
 """The note that a request was handed on in place of a newer one, for which the policy had chosen
 it."""
+WENT_AS_PROBE = "went_as_probe"
+"""The note that a request which waited was handed on to a neighbor that fails work, to find out
+whether it still does."""
 LEFT_IN_TIME = "left_in_time"
 """The note that a request was handed on in place of a newer one, which the policy had sent away."""
 

@@ -59,6 +59,7 @@ from spillover.core.overflow.history import (
     NOT_STARTED,
     PULLED_BY,
     REFUSED_BY,
+    WENT_AS_PROBE,
     Ending,
     Note,
 )
@@ -999,6 +1000,16 @@ class NodeMachine(NodeFacts):
                 self._out.append(ev.Recall(visit.ref, neighbor.handle))
                 self._lost_there(visit, now_s)
             self._offer_again(neighbor, now_s, OFFERS_MAX)
+            if neighbor.invited and self._by_load and self.servers.waiting:
+                self._try_there(neighbor, now_s)
+
+    def _try_there(self, neighbor: Neighbor, now_s: float) -> None:
+        """Has a request that waits find out whether work still fails at a neighbor. Else nobody
+        would before the next request comes, and that may be long, if servers here are stuck."""
+        if not (self.health.here.degraded or self.servers.down):
+            visit = asking.probe_for(self, neighbor.handle, now_s)
+            if visit is not None:
+                self._let_go(visit, neighbor, WENT_AS_PROBE, now_s)
 
     def _join(self, event: ev.Join, now_s: float) -> None:
         """Takes a neighbor in. It is unknown until it reports, and hears of us once it listens."""

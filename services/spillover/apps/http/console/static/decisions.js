@@ -20,6 +20,7 @@ const EVENTS = {
   pulled_by: "handed on to a neighbor that had an idle server and asked for work:",
   went_first: "handed on in place of a newer request, to",
   left_in_time: "handed on since it would have been late here, to",
+  went_as_probe: "handed on, to see whether work still fails there, to",
 };
 const BY_LOAD = ["load told", "ahead", "sent since", "home load", "wait there", "in all"];
 const KEPT_ALL_THE_SAME = "It could not be kept, and no neighbor would take it: it waits all the same.";
