@@ -48,9 +48,10 @@ OWN_LOOP = {"loop", "nodes"}
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(name, obj):
     """Have tests that are coroutine functions run as `run` says."""
-    if name.startswith("test_") and inspect.iscoroutinefunction(obj):
-        if OWN_LOOP.isdisjoint(inspect.signature(obj).parameters):
-            pytest.mark.usefixtures("run")(obj)
+    if not name.startswith("test_") or not inspect.iscoroutinefunction(obj):
+        return
+    if OWN_LOOP.isdisjoint(inspect.signature(obj).parameters):
+        pytest.mark.usefixtures("run")(obj)
 
 
 @pytest.hookimpl(tryfirst=True)
