@@ -312,6 +312,20 @@ async def test_a_known_answer_is_one_from_its_first_byte_on_and_not_to_head():
         assert (client.idle, client.busy) == (0, 0), "the two bytes are nobody's"
 
 
+async def test_what_is_known_by_its_head_ends_a_connection_that_says_so():
+    """Each time it says so, also the second time, when it is not read."""
+    last = HEAD.replace(b"Content", b"Connection: close\r\nContent")
+
+    async with with_connection() as (client, *_):
+        for round_ in range(3):
+            (connection,) = client._kept.idle
+            asked = Asked(client, connection, takes_whole=True)
+            await play(connection, last + b"ok")
+            assert (asked.exchange.has_begun, asked.exchange.at_once[1]) == (True, b"ok"), round_
+            assert (asked.ends[0].status, client.idle, client.busy) == (200, 0, 0)
+            await client.warm(1)
+
+
 async def test_a_long_answer_comes_in_parts_of_which_no_more_than_one_waits():
     size = 2**22
 

@@ -255,7 +255,7 @@ def postgres(postgres_directory):
             return True
 
     try:
-        until(is_there)
+        until(is_there, every_s=0.05)
         yield connect
     finally:
         process.terminate()

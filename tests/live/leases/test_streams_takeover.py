@@ -1,6 +1,6 @@
 """Exactly once under takeovers: readers of growing epochs race, die, freeze, and come back.
 
-SPILLOVER_SOAK_S in the environment: a million records instead of 8 000, and takeovers for as
+SPILLOVER_SOAK_S in the environment: a million records instead of 4 000, and takeovers for as
 long.
 """
 
@@ -28,7 +28,7 @@ from support import waiting
 from support.few import examples
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
-RECORDS = 1_000_000 if SOAK_S else 8_000
+RECORDS = 1_000_000 if SOAK_S else 4_000
 BATCH_RECORDS = RECORDS // 4_000
 """Small, so that takeovers come in the middle."""
 LIMIT_S = 240.0 if SOAK_S else 60.0
