@@ -84,9 +84,6 @@ class Process:
         response = await self.client.request("GET", "/state", timeout_s=30)
         return json.loads(response.body)
 
-    async def is_lame_duck(self):
-        return (await self.state())["lame_duck"]
-
     async def busy(self):
         async with asyncio.timeout(10):
             while not (await self.state())["busy"]:
@@ -123,24 +120,18 @@ async def test_sigterm_finishes_what_is_under_way(nodes):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("how", ["twice", "stdin"])
-async def test_it_ends_at_once_whatever_is_under_way(nodes, how):
-    """At a second signal, or with its standard input."""
-    async with Process(nodes, "stdin") as node:
-        sent = node.post({"service_ms": 60_000})
-        await node.busy()
-        if how == "stdin":
+def test_it_ends_at_once_with_its_standard_input(nodes):
+    """Whatever is under way."""
+
+    async def main():
+        async with Process(nodes, "stdin") as node:
+            sent = node.post({"service_ms": 60_000})
+            await node.busy()
             node.process.stdin.close()
-        else:
-            node.process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(30):
-                while not await draining(node):
-                    await nodes.turn()
-            node.process.send_signal(signal.SIGTERM)
-        lost = "ending: lost 1 request under way" if how == "twice" else ""
-        status, said = await node.ended(1.5)
-        assert (status, said.strip().rpartition("overflow.ending:")[2]) == (0, lost)
-        assert (await sent).status == 502
+            assert await node.ended(1.5) == (0, "")
+            assert (await sent).status == 502
+
+    nodes.run(main)
 
 
 @pytest.mark.processes
@@ -165,38 +156,6 @@ async def draining(node):
         return (await node.state())["draining"]
     except Exception:  # noqa: BLE001 - it has ended meanwhile
         return True
-
-
-class Command(Process):
-    """`spillover node` itself, for the cluster that lies at this url in this file."""
-
-    def __init__(self, nodes, file, cluster, url, *options):
-        super().__init__(nodes, stdin=subprocess.DEVNULL)
-        self.url = url
-        self.command = [sys.executable, "-m", "spillover", "node", "--topology", str(file)]
-        self.command += ["--cluster", cluster, "--lame-duck-s", "0", *options]
-
-
-def one_cluster(tmp_path):
-    """A file with one cluster, and its url."""
-    url = f"http://127.0.0.1:{free_port()}"
-    file = tmp_path / "one.yaml"
-    file.write_text(f"clusters: [{{id: a, servers: 1, service_ms: 1, url: '{url}'}}]\n")
-    return file, url
-
-
-@pytest.mark.processes
-async def test_whom_nobody_waits_for_serves_on_as_a_lame_duck(nodes, tmp_path):
-    """Not ready, but at work until a second signal."""
-    file, url = one_cluster(tmp_path)
-    async with Command(nodes, file, "a", url, "--lame-duck-s", "60") as node:
-        node.process.send_signal(signal.SIGTERM)
-        await nodes.until(node.is_lame_duck)
-        assert not await node.answers()
-        answer = await node.post({"service_ms": 1})
-        assert (answer.status, answer.headers[b"connection"]) == (200, b"close")
-        node.process.send_signal(signal.SIGTERM)
-        assert (await node.ended(10.0))[0] == 0
 
 
 async def test_what_comes_at_the_very_end_is_refused(nodes):

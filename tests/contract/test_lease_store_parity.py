@@ -151,7 +151,7 @@ class InAnyOrder(RuleBasedStateMachine):
 def test_redis_and_the_twin_agree(both):
     run_state_machine_as_test(
         lambda: InAnyOrder(both),
-        settings=settings(max_examples=examples(30), stateful_step_count=40),
+        settings=settings(max_examples=examples(21), stateful_step_count=40),
     )
 
 
@@ -238,5 +238,5 @@ def test_redis_and_the_twin_agree_from_any_state(both):
         for group in groups:
             await group.close()
 
-    for seed in range(examples(24)):
+    for seed in range(examples(15)):
         asyncio.run(story(Random(seed), both()))
