@@ -317,7 +317,7 @@ from spillover.model.lease_times import LeaseTimes
 url, group, how = sys.argv[1:]
 started = []
 plan = make_plan(url, group, 1, LeaseTimes(), node="a", incarnation="i")
-renewer = LeaseRenewer(plan, started.append)
+renewer = LeaseRenewer(plan, started.append, mode="process")
 while not any(isinstance(one, RenewerStarted) for one in started):
     time.sleep(0.01)
 child = os.fork() if how == "forks" else -1
