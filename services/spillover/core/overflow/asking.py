@@ -123,7 +123,8 @@ def probe_for(node: NodeFacts, handle: int, now_s: float) -> Visit | None:
         if neighbor.invited:
             there_s = neighbor.way_s + max(neighbor.ahead, 0) * neighbor.departure_s
             max_hops = node.settings.max_hops
-            visit = _better_off_with(neighbor, group, node.servers, there_s, max_hops, now_s)
+            line = node.servers
+            visit = _better_off_with(neighbor, group, line, there_s, max_hops, now_s, probes=True)
             if visit is not None:
                 return visit
     return None
@@ -165,10 +166,11 @@ def _better_off_with(
     now_s: float,
     *,
     own_only: bool = False,
+    probes: bool = False,
 ) -> Visit | None:
     """Returns the oldest of a group in the line for its servers that may go to a neighbor and waits
     longer than the way there and the wait there are, `there_s`; None if there is none. With
-    `own_only` only requests of own clients count."""
+    `own_only` only requests of own clients count. One that `probes` may go where work fails."""
     servers = group.fitting
     departure_s = servers.departure_s * group.estimates.lines
     # A neighbor that asks may be as stuck as this cluster, and believe its mean service; with
@@ -181,9 +183,7 @@ def _better_off_with(
         first = servers.first_place(there_s)
     else:
         first = first_place(there_s, departure_s)
-    if first >= servers.waiting or not neighbor.accepting:
-        return None
-    if neighbor.rank and not neighbor.invited:
+    if first >= servers.waiting or not neighbor.accepting or (neighbor.rank and not probes):
         return None
     for visit in islice(line, first, first + LOOKS_MAX):
         request = visit.request

@@ -1004,9 +1004,12 @@ class NodeMachine(NodeFacts):
                 self._try_there(neighbor, now_s)
 
     def _try_there(self, neighbor: Neighbor, now_s: float) -> None:
-        """Has a request that waits find out whether work still fails at a neighbor. Else nobody
-        would before the next request comes, and that may be long, if servers here are stuck."""
-        if not (self.health.here.degraded or self.servers.down):
+        """Has a request that waits find out whether work still fails at a neighbor that asks for
+        that, or is on trial. Else nobody would before the next request comes, and that may be long,
+        if servers here are stuck."""
+        report = neighbor.report
+        asks = neighbor.there.degraded or (report is not None and report.invites)
+        if asks and not (self.health.here.degraded or self.servers.down):
             visit = asking.probe_for(self, neighbor.handle, now_s)
             if visit is not None:
                 self._let_go(visit, neighbor, WENT_AS_PROBE, now_s)
