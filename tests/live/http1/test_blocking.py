@@ -178,6 +178,25 @@ def test_what_has_no_time_left_is_not_sent(timeout_s):
         assert (heads, client._lines) == ([], {})
 
 
+@pytest.mark.parametrize(("look_s", "longest_s"), [(0.05, 0.05), (60.0, 0.12)])
+def test_who_waits_looks_at_the_clock_now_and_then_and_in_the_end(monkeypatch, look_s, longest_s):
+    """In steps that are no longer than what is left."""
+    monkeypatch.setattr(blocking, "LOOK_S", look_s)
+    waited = []
+    read = _Line.read
+
+    def noted(line, exchange, within_s):
+        waited.append(within_s)
+        read(line, exchange, within_s)
+
+    monkeypatch.setattr(_Line, "read", noted)
+    with serving(answer=b"") as (client, _):
+        (error,) = carried(client, 0.12)
+        assert "no complete answer within 0.12 s" in str(error)
+    assert all(0.0 < one <= longest_s for one in waited)
+    assert waited
+
+
 # --- the socket, as a connection has it ---------------------------------------------------------
 
 

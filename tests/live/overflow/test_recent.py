@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from random import Random
+from statistics import quantiles
+
 import pytest
 
 from spillover.live.overflow.recent import REFUSED, WINDOW_S, Recent
@@ -28,6 +31,17 @@ def clock():
 @pytest.fixture
 def recent(clock):
     return Recent(clock)
+
+
+def test_quantiles_are_near_the_truth(recent):
+    random = Random(1)
+    times_s = [random.lognormvariate(1.0, 1.5) for _ in range(5_000)]
+    for time_s in times_s:
+        recent.done(time_s)
+    cuts = quantiles(times_s, n=100)
+    assert recent.read().done == len(times_s)
+    assert recent.read().p50_s == pytest.approx(cuts[49], rel=OFF_BY_MAX)
+    assert recent.read().p99_s == pytest.approx(cuts[98], rel=OFF_BY_MAX)
 
 
 def test_a_time_is_told_to_half_a_step_and_beyond_the_scale_as_its_end(clock):
