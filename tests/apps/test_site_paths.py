@@ -47,6 +47,10 @@ class ScriptedSite:
         pass
 
     @property
+    def gives_up(self):
+        return self.siblings.gives_up
+
+    @property
     def others(self):
         left = self._leaves_after is not None and len(self.asked) >= self._leaves_after
         return [] if left else [2]
@@ -173,6 +177,27 @@ def test_a_node_that_drains_and_has_closed_its_door_is_not_waited_for(call):
     site = ScriptedSite(OVER)
     assert call(site) is None
     assert len(site.asked) == 1
+
+
+def test_a_name_is_refused_where_all_nodes_end_and_none_can_be_asked():
+    """They would wait for each other until the time to drain ends. It may have run where an answer
+    was lost."""
+    for told, reason in ((FULL, "draining"), (BROKEN, "outcome_unknown")):
+        site = ScriptedSite(told)
+        site.siblings.is_closed = True
+        with pytest.raises(Problem) as refused:
+            taken(site)
+        assert refused.value.reason == reason
+        assert len(site.asked) == 1
+
+
+def test_a_node_takes_no_names_once_it_closes_its_door():
+    """Another node that is refused by its port takes it for one that has nothing under way."""
+    for site in (ScriptedSite(NOT_KNOWN), ScriptedSite(leaves_after=0)):
+        site.siblings.is_closed = True
+        with pytest.raises(Problem) as refused:
+            taken(site)
+        assert refused.value.reason == "draining"
 
 
 def test_a_node_that_cannot_be_asked_costs_the_request_its_deadline():
