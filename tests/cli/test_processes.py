@@ -10,6 +10,13 @@ from spillover.cli import main
 
 ALONE = "clusters: [{id: a, servers: 2, url: 'http://127.0.0.1:18101'}]\n"
 HOLDING = ALONE.replace("servers: 2", "servers: 2, held_limit_bytes: 131071")
+LEARNED = ALONE.replace("servers: 2", "servers: auto, handler: 'http:http://127.0.0.1:9'")
+SIZED = ALONE.replace("servers: 2", "servers: 2, work: bytes")
+SIZED_ROUTE = ALONE.replace(
+    "servers: 2",
+    "servers: 2, handler: 'proxy:http://127.0.0.1:9', proxy_url: 'http://127.0.0.1:18103', "
+    "work: 1, routes: [{path: /a}, {path: /b, work: bytes}]",
+)
 NODES = (
     "clusters: [{id: a, servers: 2, nodes: [{url: 'http://127.0.0.1:18101'}, "
     "{url: 'http://127.0.0.1:18102'}]}]\n"
@@ -43,6 +50,9 @@ def told(capsys, tmp_path, topology, *options):
         (ALONE, ["--processes", "0"], "--processes: expected a whole number from 1 to 16, got '0'"),
         (NODES, ["--node", "1"], "--node: expected none along with --processes"),
         (UNLIKE, ["--bind", "127.0.0.1:0"], "servers: expected a number along with --processes"),
+        (LEARNED, [], "servers: expected a number along with --processes"),
+        (SIZED, [], "clusters[0].work: expected none along with --processes, which count requests"),
+        (SIZED_ROUTE, [], "clusters[0].routes[1].work: expected none along with --processes"),
         (HOLDING, [], "held_limit_bytes: expected at least 65536 for each of 2 processes, got"),
         (LINKED, [], "clusters[0].peer_url: expected an address for neighbors alone"),
     ],
