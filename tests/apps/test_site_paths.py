@@ -55,6 +55,13 @@ class ScriptedSite:
         left = self._leaves_after is not None and len(self.asked) >= self._leaves_after
         return [] if left else [2]
 
+    async def ask_all(self, method, path, *_, among):
+        """All others are asked for the session of a client that leaves, and one had it."""
+        assert method == "DELETE"
+        assert self.looked_up >= 1
+        self.looked_for.append(path)
+        return [(number, 200, b'{"found":true}') for number in among]
+
     def owner(self, _):
         return 1
 
@@ -314,6 +321,23 @@ def test_head_of_a_request_asks_siblings_by_get_and_does_not_wait(nodes):
         assert (site.method, site.path) == ("GET", "/requests/name")
         assert site.headers[ASKED_AS] == LOOKED_AT
         assert b"prefer" not in site.headers
+
+    nodes.run(main)
+
+
+def test_a_client_that_leaves_is_looked_for_elsewhere_as_long_as_few_questions_wait(nodes):
+    """So many clients that leave at once do not take the connections of requests. The session of
+    one that is not looked for ends with its connection."""
+
+    async def main():
+        site = ScriptedSite(KNOWN)
+        async with node_with(nodes, site) as (_, port):
+            for waiting, found in ((0, b"true"), (site.looked_up_max, b"false"), (2, b"true")):
+                site.looked_up, site.looked_for = waiting, []
+                told = await answer_to(port, b"DELETE /session?client=me HTTP/1.1")
+                assert b'"found":%b' % found in told.replace(b" ", b"")
+                assert site.looked_for == (["/session?client=me"] if found == b"true" else [])
+                assert site.looked_up == waiting
 
     nodes.run(main)
 
