@@ -46,9 +46,20 @@ class ScriptedSite:
         pass
 
     @property
+    def gives_up(self):
+        return self.siblings.gives_up
+
+    @property
     def others(self):
         left = self._leaves_after is not None and len(self.asked) >= self._leaves_after
         return [] if left else [2]
+
+    async def ask_all(self, method, path, *_, among):
+        """All others are asked for the session of a client that leaves, and one had it."""
+        assert method == "DELETE"
+        assert self.looked_up >= 1
+        self.looked_for.append(path)
+        return [(number, 200, b'{"found":true}') for number in among]
 
     def owner(self, _):
         return 1
@@ -174,6 +185,27 @@ def test_a_node_that_drains_and_has_closed_its_door_is_not_waited_for(call):
     assert len(site.asked) == 1
 
 
+def test_a_name_is_refused_where_all_nodes_end_and_none_can_be_asked():
+    """They would wait for each other until the time to drain ends. It may have run where an answer
+    was lost."""
+    for told, reason in ((FULL, "draining"), (BROKEN, "outcome_unknown")):
+        site = ScriptedSite(told)
+        site.siblings.is_closed = True
+        with pytest.raises(Problem) as refused:
+            taken(site)
+        assert refused.value.reason == reason
+        assert len(site.asked) == 1
+
+
+def test_a_node_takes_no_names_once_it_closes_its_door():
+    """Another node that is refused by its port takes it for one that has nothing under way."""
+    for site in (ScriptedSite(NOT_KNOWN), ScriptedSite(leaves_after=0)):
+        site.siblings.is_closed = True
+        with pytest.raises(Problem) as refused:
+            taken(site)
+        assert refused.value.reason == "draining"
+
+
 def test_a_node_that_cannot_be_asked_costs_the_request_its_deadline():
     with pytest.raises(Problem) as told:
         taken(ScriptedSite(FULL), within_s=0.1)
@@ -278,3 +310,16 @@ async def test_head_of_a_request_asks_siblings_by_get_and_does_not_wait(nodes):
     assert (site.method, site.path) == ("GET", "/requests/name")
     assert site.headers[ASKED_AS] == LOOKED_AT
     assert b"prefer" not in site.headers
+
+
+async def test_a_client_that_leaves_is_looked_for_elsewhere_as_long_as_few_questions_wait(nodes):
+    """So many clients that leave at once do not take the connections of requests. The session of
+    one that is not looked for ends with its connection."""
+    site = ScriptedSite(KNOWN)
+    async with node_with(nodes, site) as (_, port):
+        for waiting, found in ((0, b"true"), (site.looked_up_max, b"false"), (2, b"true")):
+            site.looked_up, site.looked_for = waiting, []
+            told = await answer_to(port, b"DELETE /session?client=me HTTP/1.1")
+            assert b'"found":%b' % found in told.replace(b" ", b"")
+            assert site.looked_for == (["/session?client=me"] if found == b"true" else [])
+            assert site.looked_up == waiting

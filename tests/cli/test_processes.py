@@ -8,6 +8,13 @@ import pytest
 
 ALONE = "clusters: [{id: a, servers: 2, url: 'http://127.0.0.1:18101'}]\n"
 HOLDING = ALONE.replace("servers: 2", "servers: 2, held_limit_bytes: 131071")
+LEARNED = ALONE.replace("servers: 2", "servers: auto, handler: 'http:http://127.0.0.1:9'")
+SIZED = ALONE.replace("servers: 2", "servers: 2, work: bytes")
+SIZED_ROUTE = ALONE.replace(
+    "servers: 2",
+    "servers: 2, handler: 'proxy:http://127.0.0.1:9', proxy_url: 'http://127.0.0.1:18103', "
+    "work: 1, routes: [{path: /a}, {path: /b, work: bytes}]",
+)
 NODES = (
     "clusters: [{id: a, servers: 2, nodes: [{url: 'http://127.0.0.1:18101'}, "
     "{url: 'http://127.0.0.1:18102'}]}]\n"
@@ -40,6 +47,9 @@ def said(refused, tmp_path):
         (ALONE, ["--processes", "3"], "expected at most as many as servers (2), got 3"),
         (NODES, ["--node", "1"], "--node: expected none along with --processes"),
         (UNLIKE, ["--bind", "127.0.0.1:0"], "servers: expected a number along with --processes"),
+        (LEARNED, [], "servers: expected a number along with --processes"),
+        (SIZED, [], "clusters[0].work: expected none along with --processes, which count requests"),
+        (SIZED_ROUTE, [], "clusters[0].routes[1].work: expected none along with --processes"),
         (HOLDING, [], "held_limit_bytes: expected at least 65536 for each of 2 processes, got"),
         (LINKED, [], "clusters[0].peer_url: expected an address for neighbors alone"),
     ],

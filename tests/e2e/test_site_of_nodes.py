@@ -3,13 +3,15 @@ where requests are, and one of the nodes is killed under load (decision 0049).""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import signal
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPConnection
+from concurrent.futures import Future, ThreadPoolExecutor
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -187,6 +189,77 @@ def test_a_node_ends_once_its_clients_have_the_answers_of_other_nodes(bed, backe
         os.kill(pid, signal.SIGTERM)
         assert asked.result()[0] == 200
         until(lambda: running.nodes().get("a/2", pid) != pid, 30.0, "a new process")
+
+
+def test_nodes_that_are_all_told_to_end_under_load_do_not_wait_for_each_other(bed, backend, until):
+    """Each client has its answer, or hears that its request has surely not run, and all processes
+    end as soon as what they run is done. Names belong to either node, also to that whose door is
+    closed."""
+    running, urls = bed
+    nodes = [urls["a/1"], urls["a/2"]]
+    told, ending = [], threading.Event()
+
+    def ask(client):
+        where = urlsplit(nodes[client % 2])
+        with contextlib.closing(HTTPConnection(where.hostname, where.port, timeout=60)) as line:
+            for count in itertools.count():
+                key = f"k-{client}-{count}" if client % 4 else f"of-all-{count}"
+                headers = {"idempotency-key": key, "spillover-deadline-ms": "60000"}
+                try:
+                    line.request("POST", "/requests", b'{"payload": {"takes_s": 0.05}}', headers)
+                    answer = line.getresponse()
+                except OSError:
+                    assert ending.is_set()
+                    return  # the door is closed, or the connection was while nothing was asked
+                told.append((answer.status, json.loads(answer.read()).get("reason")))
+
+    with ThreadPoolExecutor(24) as pool:
+        clients = [pool.submit(ask, client) for client in range(24)]
+        until(lambda: len(told) > 100 or any(map(Future.done, clients)), what="load")
+        pids = [running.nodes()[name] for name in ("a/1", "a/2")]
+        ending.set()
+        begun_s = time.monotonic()
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+        for client in clients:
+            client.result()
+        until(lambda: not set(pids) & set(running.nodes().values()), 30.0, "the end of both")
+    assert time.monotonic() - begun_s < 8.0 * slack()
+    assert set(told) <= {(200, None), (503, "draining")}
+    assert {
+        backend.times[name] for name in backend.times if name.startswith(("k-", "of-all-"))
+    } == {1}
+
+
+def test_nodes_that_are_all_told_to_end_as_clients_ask_them_end_at_once(bed, backend, until):
+    """Nothing is under way, so both close their doors at once; names that are asked for then belong
+    to one that the other cannot ask any more."""
+    running, urls = bed
+    nodes = [urls["a/1"], urls["a/2"]]
+    places = [urlsplit(url) for url in nodes]
+    lines = [HTTPConnection(at.hostname, at.port, timeout=60) for at in places * 20]
+    for line in lines:
+        line.connect()
+    pids = [running.nodes()[name] for name in ("a/1", "a/2")]
+    begun_s, told = time.monotonic(), []
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)
+    headers = {"spillover-deadline-ms": "60000"}
+    for number, line in enumerate(lines):
+        with contextlib.suppress(OSError):  # its connection may be closed by now
+            line.request("POST", "/requests", b'{"payload": {}}', headers | {
+                "idempotency-key": f"end-{number}"
+            })  # fmt: skip
+    for line in lines:
+        with contextlib.suppress(OSError, HTTPException):
+            answer = line.getresponse()
+            told.append((answer.status, json.loads(answer.read()).get("reason")))
+        line.close()
+    until(lambda: not set(pids) & set(running.nodes().values()), 60.0, "the end of both")
+    assert time.monotonic() - begun_s < 8.0 * slack()
+    # A question may come to the other node as that ends, and be reset with its connection.
+    assert set(told) <= {(200, None), (503, "draining"), (502, "outcome_unknown")}
+    assert {backend.times[name] for name in backend.times if name.startswith("end-")} <= {1}
 
 
 def test_a_node_is_not_drained_while_a_client_waits_for_another_nodes_answer(bed, backend, until):

@@ -89,6 +89,8 @@ class Seen:
     counts: bool = False
     waits_s: list[float] = field(default_factory=list)
     probes: list[int] = field(default_factory=list)
+    came: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once an object has come."""
 
 
 async def play(urls: Sequence[str], load: ClosedLoad) -> Seen:
@@ -102,7 +104,16 @@ async def play(urls: Sequence[str], load: ClosedLoad) -> Seen:
             for number, one in enumerate(consumers)
         ]
         running = [asyncio.ensure_future(makers.receive()), *using]
+        first = asyncio.ensure_future(seen.came.wait())
         try:
+            # A busy machine starts clients for longer than a quick run lasts.
+            ended, _ = await asyncio.wait(
+                [*running, first], timeout=READY_WITHIN_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in ended:
+                task.result()
+            if not ended:
+                raise RunError(f"expected an object within {READY_WITHIN_S:g} s, got none")
             for seen.counts, lasts_s in ((False, load.warm_up_s), (True, load.measured_s)):
                 ended, _ = await asyncio.wait(
                     running, timeout=lasts_s, return_when=asyncio.FIRST_EXCEPTION
@@ -114,17 +125,19 @@ async def play(urls: Sequence[str], load: ClosedLoad) -> Seen:
                 consumer.stop()
             await asyncio.gather(*using)
         finally:
-            for task in running:
+            for task in (*running, first):
                 task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await asyncio.gather(*running, first, return_exceptions=True)
     if not seen.waits_s:
-        raise RunError("expected objects, got none")
+        expected = f"expected objects in the {load.measured_s:g} s that count, got none"
+        raise RunError(f"{expected}: the machine is too busy for a run so short")
     return seen
 
 
 async def _use(consumer: Consumer, seen: Seen, load: ClosedLoad, random: Random) -> None:
     asked_s = time.monotonic()
     async for one in consumer:
+        seen.came.set()
         if seen.counts:
             seen.waits_s.append(time.monotonic() - asked_s)
             seen.probes.append(one.probes)

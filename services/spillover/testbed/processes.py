@@ -92,6 +92,9 @@ def check_processes(
     if not isinstance(cluster.servers, int):
         expected = "expected a number along with --processes, which share so many alike servers"
         raise InputError(source, f"{where}.servers", expected)
+    if cluster.counts_work:
+        expected = "expected none along with --processes, which count requests"
+        raise InputError(source, f"{where}.{_place_of_work(cluster)}", expected)
     if count > cluster.servers:
         expected = f"expected at most as many as servers ({cluster.servers}), got {count}"
         raise InputError("--processes", "", f"{expected}: each process needs one")
@@ -105,6 +108,13 @@ def check_processes(
     if not hasattr(socket, "SO_REUSEPORT"):
         expected = "expected 1: this system lets no two processes listen at one port (SO_REUSEPORT)"
         raise InputError("--processes", "", expected)
+
+
+def _place_of_work(cluster: Cluster) -> str:
+    """Returns the first field that says how large requests are."""
+    told = {"work": cluster.work}
+    told |= {f"routes[{at}].work": route.work for at, route in enumerate(cluster.routes)}
+    return next(field for field, one in told.items() if one is not None and not one.counted)
 
 
 class Processes:

@@ -5,6 +5,7 @@ without a pause.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 from random import Random
 
 import pytest
@@ -61,6 +62,23 @@ def test_a_peak_is_found_and_kept_to(best: int) -> None:
     asked.done = 0.0
     asked.run(rate, 60.0)
     assert asked.done / 60.0 >= 0.8 * rate(best)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_larger_number_that_does_much_worse_is_left_before_its_measurement_ends(
+    seed: int,
+) -> None:
+    """Once the base is found: whoever runs at such a number waits the longer for it. What ran
+    before has to end first, and a few services show the rest."""
+    search = CapacitySearch(1, 64, 8)
+    asked = Asked(search, Random(seed))
+
+    def worse_beyond(number: int) -> float:
+        return 10.0 * number if number <= 8 else 20.0
+
+    asked.run(worse_beyond, 60.0)
+    tried = [len(list(ends)) for limit, ends in groupby(asked.run(worse_beyond, 60.0)) if limit > 8]
+    assert sum(tried) / len(tried) < 19.0, "whole measurements take more than 20"
 
 
 def test_a_service_that_changes_is_followed() -> None:

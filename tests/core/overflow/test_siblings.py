@@ -33,6 +33,7 @@ from spillover.model.ranges import WHOLE_MAX
 from spillover.policy.overflow.siblings import evened, spread, trimmed
 from support.few import examples
 from support.histories.growing_sites import GrowingSite
+from support.histories.leaving_sites import DONE, REFUSED, LeavingSite
 from support.histories.sites import EVEN_S, SETTLED_S, Site
 
 SEEDS = st.integers(0, 2**32)
@@ -131,6 +132,54 @@ def grow(seed: int) -> None:
     site.run(SETTLED_S)
     site.check_settled()
     assert {node.number for node in site.alive} <= set(range(1, site.count + 1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS)
+def test_nodes_that_are_all_told_to_end_do_not_wait_for_each_other(seed: int) -> None:
+    leave(seed, faults=False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS)
+def test_nodes_that_all_end_wait_for_none_that_dies_meanwhile(seed: int) -> None:
+    leave(seed, faults=True)
+
+
+def leave(seed: int, *, faults: bool) -> None:
+    """Plays one history in which clients of all nodes ask for the same names until the nodes, which
+    are all told to end within a second, let nobody in any more."""
+    random = Random(seed)
+    nodes = random.randint(2, 4)
+    site = LeavingSite(nodes, random.randint(nodes, 8), seed)
+    site.run(random.choice((STARTED_S, 1.0, 4.0)))
+    numbers = range(1, nodes + 1)
+    for number in numbers:
+        site.after(random.choice((0.0, 0.01, 1.0)) * random.random(), site.tell_to_end, number)
+    for _ in range(random.randint(5, 80)):
+        for _ in range(random.randint(0, 3)):
+            site.client(random.choice(numbers), f"n-{random.randint(0, 9)}")
+        if faults and random.random() < 0.1:
+            number, other = random.choice(numbers), random.choice(numbers)
+            random.choice((site.kill, site.start))(number)
+            site.break_off(number, other)
+        site.run(random.choice((0.0, 0.001, 0.01, 0.05)) * random.random())
+    if faults:
+        site.run(STARTED_S)
+    for number in numbers:
+        site.tell_to_end(number)
+    site.run(ENDED_S)
+    assert not site.alive, [node.number for node in site.alive]
+    if not site.has_lost:
+        assert site.answers.total() == site.asked
+        assert site.answers.keys() <= {DONE, REFUSED}
+
+
+STARTED_S = 0.3
+"""By then all nodes have been started."""
+
+ENDED_S = SETTLED_S + 2.0
+"""By then all nodes have ended that were told to, with a few requests of 50 ms under way."""
 
 
 def hello(machine: Siblings, number: int, waiting: int = 0, view: tuple[int, int] = (0, 0)) -> None:
@@ -463,12 +512,14 @@ def test_views_are_made_whatever_number_a_sibling_tells(number: int) -> None:
 
 @pytest.mark.timeout(0)
 @pytest.mark.skipif(not MANY, reason="set SPILLOVER_SITE_HISTORIES to how many")
-@pytest.mark.parametrize("kind", ["whole", "cut", "growing"])
+@pytest.mark.parametrize("kind", ["whole", "cut", "growing", "leaving", "leaving and dying"])
 def test_many_more_histories(kind: str) -> None:
-    for seed in range(FIRST, FIRST + MANY // 3):
+    for seed in range(FIRST, FIRST + MANY // 5):
         try:
             if kind == "growing":
                 grow(seed)
+            elif kind.startswith("leaving"):
+                leave(seed, faults=kind != "leaving")
             else:
                 play(seed, cuts=kind == "cut")
         except AssertionError as error:

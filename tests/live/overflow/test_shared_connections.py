@@ -13,7 +13,13 @@ import pytest
 from spillover.apps.node import shared_callers
 from spillover.live.http1.outgoing import Response, SwitchingRequest
 from spillover.live.overflow import shared_connection
-from spillover.live.overflow.frames.frame import FORWARD, FRAME, MESSAGE, REFUSED
+from spillover.live.overflow.frames.frame import (
+    FORWARD,
+    FRAME,
+    MESSAGE,
+    MORE_MAX_BYTES,
+    REFUSED,
+)
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.protocol import SHARED, UPGRADE
 from spillover.live.overflow.shared_calls import NOT_LEFT, SharedCalls
@@ -352,3 +358,34 @@ def test_frames_follow_only_where_both_mean_the_same(named, is_agreed):
         heard, calls = [], SharedCalls(Asked(ends[0]), None, print)
         calls.call(FORWARD, (b"x",), lambda *told: heard.append(told))
         assert (heard, calls.is_shared) == ([(NOT_LEFT, b"")], False)
+
+
+async def test_of_who_leaves_short_answers_unread_nothing_more_is_read(nodes, monkeypatch):
+    """What is too large is refused without a request, which counts nowhere. Once the answers are
+    read, so is the rest."""
+    monkeypatch.setattr(shared_callers, "SOON_MAX_BYTES", MORE_MAX_BYTES)
+
+    async with nodes.Federation(pair(nodes)) as federation:
+        b = federation["b"]
+        reader, writer, _ = await shared_socket(b)
+        reader._transport.pause_reading()
+        for sent in range(1, 1_000_001):
+            writer.write(MESSAGE.pack(4, sent, FORWARD, 2**31))
+            if sent % 1000 == 0:
+                try:
+                    async with asyncio.timeout(2.0):
+                        await writer.drain()
+                except TimeoutError:
+                    break
+        else:
+            raise AssertionError("all of it was read")
+        caller = max(shared_of(b).open["callee"], key=lambda one: one.out.soon_bytes)
+        assert not caller.transport.is_reading()
+        read_at_once = 4 * MORE_MAX_BYTES  # some 200,000 bytes of frames, with longer answers
+        assert MORE_MAX_BYTES < caller.out.soon_bytes < MORE_MAX_BYTES + read_at_once
+        reader._transport.resume_reading()
+        for number in range(1, sent + 1):
+            length, refused, _ = FRAME.unpack(await reader.readexactly(FRAME.size))
+            assert refused == number
+            assert b"too_large" in await reader.readexactly(length)
+        writer.close()

@@ -127,6 +127,13 @@ def test_answers_survive_the_way(
     assert told_stay == pytest.approx(stay)
 
 
+def test_half_of_a_surrogate_pair_in_a_problem_is_told_as_a_question_mark():
+    """A user's error may say what is no text; its request is answered all the same."""
+    answer = Answer(Outcome.FAILED, ("b",), None, "no \ud800 character")
+    told, _ = wire.decode_answer(wire.encode_answer(answer, wire.Stay(0.0, 0.0, 0.0)))
+    assert told.problem == "no ? character"
+
+
 def forwarded(body):
     """What a forward says, but for how long it is."""
     told = wire.decode_forward(body)

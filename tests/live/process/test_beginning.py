@@ -51,6 +51,21 @@ def test_standard_descriptors_that_are_closed_lead_nowhere():
     assert json.loads(told.stdout) == [["/dev/null", True]] * 3 + [""]
 
 
+STARTS = """
+import signal, subprocess, sys
+from spillover.live.process.beginning import begin
+begin()
+sys.exit(subprocess.run([sys.executable, "-c", "raise SystemExit(3)"]).returncode)
+"""
+
+
+def test_the_end_of_a_process_is_heard_of_though_the_starter_ignored_the_ends_of_its_own():
+    """Else each worker process that dies would be waited for, as one of which nobody knows."""
+    ignores = ("env", "--ignore-signal=CHLD")
+    told = subprocess.run([*ignores, sys.executable, "-c", STARTS], check=False)
+    assert told.returncode == 3
+
+
 NEW_SPACE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
 
 

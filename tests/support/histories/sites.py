@@ -7,6 +7,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
+from collections.abc import Callable
 from itertools import count
 from random import Random
 from typing import Any
@@ -40,7 +41,8 @@ class SiteNode:
         self.life = 0
         self.machine: Siblings | None = None
         self.running = 0
-        self.waiting: deque[float] = deque()
+        self.waiting: deque[tuple[float, Callable[[], None] | None]] = deque()
+        """When each that waits came, and what is called once it has run."""
         self.leaves = False
         self.load: SiblingLoad | None = None
         """What it has told last of its load, which is said first on each stream."""
@@ -58,13 +60,15 @@ class SiteNode:
             site.connect(self.number, other)
         self.settle()
 
-    def arrive(self) -> None:
-        self.waiting.append(self.site.now_s)
+    def arrive(self, when_done: Callable[[], None] | None = None) -> None:
+        self.waiting.append((self.site.now_s, when_done))
         self.settle()
 
-    def done(self, life: int) -> None:
+    def done(self, life: int, when_done: Callable[[], None] | None) -> None:
         self.site.at_backend -= 1
         if self.machine is not None and life == self.life:
+            if when_done is not None:
+                when_done()
             self.running -= 1
             while self.waiting and self.running < self.machine.share:
                 if not self.machine.passes_over(self._age_s(), 0.01, self.site.now_s):
@@ -100,18 +104,20 @@ class SiteNode:
         assert told == (waiting, waiting, idle, self._age_s(), self.leaves), told
 
     def _begin(self) -> None:
-        self.waiting.popleft()
+        _, when_done = self.waiting.popleft()
         self.running += 1
         self.site.at_backend += 1
-        self.site.after(WORK_S, self.done, self.life)
+        self.site.after(WORK_S, self.done, self.life, when_done)
 
     def _age_s(self) -> float:
-        return self.site.now_s - self.waiting[0] if self.waiting else 0.0
+        return self.site.now_s - self.waiting[0][0] if self.waiting else 0.0
 
 
 class Site:
     """All nodes, the streams between them, and the time. `cuts` says whether anything has been cut
     or stopped, so that nodes may have been taken for dead that were not."""
+
+    node_type: type[SiteNode] = SiteNode
 
     def __init__(self, nodes: int, servers: int, seed: int) -> None:
         self.nodes, self.servers = nodes, servers
@@ -124,7 +130,7 @@ class Site:
         """The open streams, by who speaks and who listens: when the last message arrives."""
         self.cut: set[frozenset[int]] = set()
         self.was_cut = False
-        self.members = {number: SiteNode(self, number) for number in range(1, nodes + 1)}
+        self.members = {number: self.node_type(self, number) for number in range(1, nodes + 1)}
         for number in self.members:
             self.after(self.random.uniform(0.0, 0.3), self.start, number)
 

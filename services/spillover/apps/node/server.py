@@ -208,8 +208,13 @@ async def _leave(
     drain_s, results_s, lame_duck_s = limits_s
     lame_duck_s = 0.0 if ends.soon.is_set() else lame_duck_s
     rest_s = await shell.drain(drain_s, results_s, lame_duck_s)
+    if shell.site is not None:
+        shell.site.siblings.is_closed = True  # before its port refuses, as others go by that
     let_nobody_begin(filter(None, bound))
     await asyncio.sleep(LAST_WORDS_S if lame_duck_s > 0.0 else ACCEPTED_S)
+    # A busy loop sees that this time is over before it looks for connections to accept.
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
     for server in servers:
         server.stop_listening()
     until_s = shell.now_s + rest_s

@@ -111,7 +111,8 @@ class SitePaths:
             return True
         site = self._site
         is_own = site.owner(name) == site.number and not exchange.asked_as
-        return is_own and not (site.may_have_moved and site.others)
+        is_free = is_own and not site.siblings.is_closed
+        return is_free and not (site.may_have_moved and site.others)
 
     async def answer(
         self, exchange: Exchange, name: str | None, tenant: str, body: bytes, within_s: float
@@ -174,13 +175,18 @@ class SitePaths:
                 _pass_back(exchange, told)
                 return True
             is_settled = site.siblings.is_settled and site.siblings.view == view
-            if owner == site.number and told is None and is_settled:
+            is_free = owner == site.number and told is None and is_settled
+            if is_free and not site.siblings.is_closed:
                 return False
             may_run = told is not None and not isinstance(told, NotDelivered)
             if may_run and has_failed:
                 detail = "the node that has the name gives no answer that can be passed on"
                 raise Problem("outcome_unknown", detail, id=name, is_keyed=True)
             has_failed = has_failed or may_run
+            if site.gives_up:
+                reason = "outcome_unknown" if has_failed else "draining"
+                detail = "all nodes of the cluster end, and none of them has answered"
+                raise Problem(reason, detail, id=name, is_keyed=True)
             await asyncio.sleep(AGAIN_S)
         return False
 

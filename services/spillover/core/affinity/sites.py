@@ -9,8 +9,8 @@ one is answered; the answer corrects that.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from spillover.core.affinity.memory import Claim, SessionMemory
 from spillover.core.affinity.places import SESSIONS
@@ -51,12 +51,15 @@ class Expected(NamedTuple):
 class _Site:
     """One life of a neighbor."""
 
-    __slots__ = ("_loads", "_sent", "_unreported", "busy", "epoch", "first", "freest", "places",
-                 "wait", "work_per_s")  # fmt: skip
+    __slots__ = ("_loads", "_sent", "_unreported", "block", "busy", "epoch", "first", "freest",
+                 "places", "wait", "work_per_s")  # fmt: skip
 
-    def __init__(self, epoch: int, first: int) -> None:
+    def __init__(self, epoch: int, block: int) -> None:
         self.epoch = epoch
-        self.first = first
+        self.block = block
+        """The number of this life among those of neighbors. Each has PLACES_MAX numbers of
+        places."""
+        self.first = block * PLACES_MAX
         """The number of the site's first place."""
         self._loads: Sequence[PlaceLoad] = ()
         self._sent: deque[tuple[float, int, float]] = deque(maxlen=SENT_MAX)
@@ -102,6 +105,22 @@ class _Site:
         self.work_per_s = self._loads[self.freest].work_per_s
 
 
+class _Rows(NamedTuple):
+    """The neighbors that tell of their places among those that a request may go to."""
+
+    near: Sequence[Near] | None
+    sites: Sequence[tuple[_Site, int, float, float]]
+    """Each with what `Near` says of it."""
+    busy: float
+    """The sum of the busy shares of all their places."""
+    places: int
+    by_block: Mapping[int, tuple[_Site, int, float, float]]
+    """The same by the numbers of their lives."""
+
+
+_NO_ROWS = _Rows(None, (), 0.0, 0, {})
+
+
 class Sites:
     """The neighbors of one site that tell of their places, by their handles, and which sessions ran
     there. A request carries its work, and what the home knows of its own places."""
@@ -110,39 +129,44 @@ class Sites:
         self._memory = SessionMemory(sessions)
         self._sites: dict[int, _Site] = {}
         self._lives = 0
+        self._rows = _NO_ROWS
+        """What the last choice was made among; the next one mostly is made among the same."""
+        self.kept: Any = None
+        """What the caller has found the last `near` by; while that is the same it may pass the
+        same list, which is looked through once."""
 
     def heard(self, neighbor: int, epoch: int, loads: Sequence[PlaceLoad], before_s: float) -> None:
         """Take the loads of a neighbor's places. It knew of all that left here before `before_s`.
         Runs in an earlier life of it, or while it had other places, are of no use."""
+        self._rows = _NO_ROWS
         if not loads:
             self._sites.pop(neighbor, None)
             return
         site = self._sites.get(neighbor)
         if site is None or site.epoch != epoch or site.places != len(loads):
-            site = self._sites[neighbor] = _Site(epoch, self._lives % LIVES * PLACES_MAX)
+            site = self._sites[neighbor] = _Site(epoch, self._lives % LIVES)
             self._lives += 1
         site.heard(loads, before_s)
 
     def left(self, neighbor: int) -> None:
         """Forget a neighbor that has left."""
+        self._rows = _NO_ROWS
         self._sites.pop(neighbor, None)
 
     def cheaper(self, asked: SessionWork, near: Sequence[Near], queue_s: float) -> Away | None:
         """Returns the place at one of these neighbors that costs least, if it costs less than each
         place here; None where none does, or too little is known. `queue_s` is the wait here until a
         server takes the request."""
-        known = self._sites
-        sites = [(known[one[0]], *one) for one in near if one[0] in known]
-        if not (sites and asked.places and asked.work_per_s > 0.0):
-            return None
+        rows = self._rows
+        if rows.near is not near:
+            rows = self._rows = self._rows_of(near)
         session, work, own_per_s, own = asked
+        if not (rows.sites and own and own_per_s > 0.0):
+            return None
         weight = 1.0  # without a memory a miss counts the same everywhere
         if session:
-            busy, places = sum([one.busy for one in own]), len(own)
-            for site, *_ in sites:
-                busy += site.busy
-                places += site.places
-            weight = miss_weight(busy / places)
+            busy = rows.busy + sum([one.busy for one in own])
+            weight = miss_weight(busy / (rows.places + len(own)))
         here = [cost_s(one.wait_s, 0.0, work - one.reusable, own_per_s, weight) for one in own]
         least_s = queue_s + min(here)
         # The loss of others is reckoned with one speed. Learned speeds differ by a few percent
@@ -150,21 +174,38 @@ class Sites:
         weight -= 1.0
         best = None
         lost_s = weight * work / own_per_s
-        for site, neighbor, way_s, queued_s in sites:
+        for site, neighbor, way_s, queued_s in rows.sites:
             per_s = site.work_per_s or own_per_s
             cost = queued_s + way_s + (site.wait + work) / per_s + lost_s
             if cost < least_s:
                 least_s, best = cost, (neighbor, site.first + site.freest, work)
         for ran in self._memory.runs(session) if session else ():
-            for site, neighbor, way_s, queued_s in sites:
-                if 0 <= ran.place - site.first < site.places:
-                    wait, per_s, taken = site.told(ran.place - site.first)
-                    missing = work - self._memory.reusable(ran, work, taken)
-                    wait_s = queued_s + (wait + missing) / (per_s or own_per_s)
-                    cost = cost_s(wait_s, way_s, missing, own_per_s, weight)
-                    if cost < least_s:
-                        least_s, best = cost, (neighbor, ran.place, missing)
+            row = rows.by_block.get(ran.place // PLACES_MAX)
+            if row is None:
+                continue
+            site, neighbor, way_s, queued_s = row
+            place = ran.place - site.first
+            if place < site.places:
+                wait, per_s, taken = site.told(place)
+                missing = work - self._memory.reusable(ran, work, taken)
+                wait_s = queued_s + (wait + missing) / (per_s or own_per_s)
+                cost = cost_s(wait_s, way_s, missing, own_per_s, weight)
+                if cost < least_s:
+                    least_s, best = cost, (neighbor, ran.place, missing)
         return None if best is None else Away(*best, least_s)
+
+    def _rows_of(self, near: Sequence[Near]) -> _Rows:
+        """Returns what a choice among these neighbors goes by."""
+        known, sites, by_block = self._sites, [], {}
+        busy, places = 0.0, 0
+        for neighbor, way_s, queued_s in near:
+            if (site := known.get(neighbor)) is not None:
+                row = site, neighbor, way_s, queued_s
+                sites.append(row)
+                by_block[site.block] = row
+                busy += site.busy
+                places += site.places
+        return _Rows(near, sites, busy, places, by_block)
 
     def sent(self, asked: SessionWork, away: Away, now_s: float) -> Expected:
         """Note that a request is handed on. Its session is remembered where it is expected to

@@ -55,6 +55,10 @@ SLOW = 2.0
 """The longest time of a measurement, as a multiple of the time that the base would take for as many
 good ends; it then ends with what it has."""
 
+EARLY = 1.25
+"""The number of times that a difference has to be as sure as at the end of a measurement for it to
+end sooner: it is looked at again and again."""
+
 NONE_DONE = 0.5
 """The number of good ends that none at all counts as: a rate of none has no logarithm."""
 
@@ -171,6 +175,7 @@ class CapacitySearch:
         # For another number it is enough to know that nothing comes to a good end there.
         is_tried = self._step is not None
         is_slow = window.full_s > SLOW * usual_s and (window.done > 0 or is_tried)
+        is_slow = is_slow or self._is_clearly_worse(window, spread2)
         if (window.done >= need or is_slow) and window.full_s > 0.0:
             new = capacity.measured(max(window.done, NONE_DONE), window.full_s, spread2)
             if self._step is None:
@@ -184,6 +189,17 @@ class CapacitySearch:
         if not is_tried and (not known[1] or not window.done):
             return self._halve_late(now_s)
         return False
+
+    def _is_clearly_worse(self, window: Window, spread2: float) -> bool:
+        """Returns whether a larger number than the base that is found has shown by now that it does
+        worse. Requests there take longer, all the while that it is tried."""
+        step = self._step
+        if step is None or step < 0.0 or self._todo or not window.done or not window.full_s:
+            return False
+        new = capacity.measured(window.done, window.full_s, spread2)
+        both = self._known[self.base], new
+        sure = EARLY * capacity.SURE
+        return capacity.is_better(*both, self.base, self.limit, sure) is False
 
     def _halve_late(self, now_s: float) -> bool:
         """Halve the base if what runs is mostly stopped, so that it cannot be measured."""

@@ -177,6 +177,9 @@ class Siblings:
         self._early = 0
         """The number of servers that were given in the view that is being made."""
         self._is_fresh = True
+        self.is_closed = False
+        """Whether the node has drained and closes its door. It takes no names any more, and only
+        waits for what siblings answer its own clients. The shell sets this."""
         self._spare = 0
         """The number of servers that no node of the view has; 0 except at the node that has made
         it."""
@@ -230,6 +233,29 @@ class Siblings:
                 ),
             ]
         )
+
+    @property
+    def staying(self) -> list[int]:
+        """Returns the siblings that are heard, hear this node, and do not drain."""
+        return sorted(
+            other
+            for other, one in self.known.items()
+            if one.load is not None and self.number in one.load.hears and not one.load.leaves
+        )
+
+    def is_done(self, sibling: int) -> bool:
+        """Returns whether a sibling whose port refuses connections is done draining. It closes its
+        door once nothing is under way there but its own questions to others, or its time to drain
+        is over, and takes no names from then on. What it remembers ends with it."""
+        one = self.known.get(sibling)
+        return one is not None and one.load is not None and one.load.leaves
+
+    @property
+    def gives_up(self) -> bool:
+        """Returns whether a request that no node has taken yet is refused here rather than offered
+        again: this node closes its door, and all others drain. Two such nodes would wait for each
+        other, since neither hears the other's questions any more."""
+        return self.is_closed and not self.staying
 
     def _count(self) -> None:
         """Add up what the others have told, as that has changed, or as others are heard."""

@@ -80,9 +80,7 @@ class SiteServers(FifoServers):
     @property
     def others_stay(self) -> bool:
         """Returns whether a sibling that this node hears, and that hears it, does not drain."""
-        loads = [one.load for one in self.siblings.known.values() if one.load is not None]
-        number = self.siblings.number
-        return any(number in load.hears and not load.leaves for load in loads)
+        return bool(self.siblings.staying)
 
     @property
     def departure_s(self) -> float:

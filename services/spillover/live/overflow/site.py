@@ -139,6 +139,7 @@ class Site:
         self.passed_on = self.looked_up = 0
         """The numbers of clients' requests, and of questions about requests, that wait for other
         nodes. The callers of `pass_on` and `ask_all` count them."""
+        self._has_ended = False
         self._connections_max = clients.connections_max(PASSED_ON_MAX)
         self.looked_up_max = min(LOOKED_UP_MAX, self._connections_max // 4)
         self.go_by(cluster, result_ttl_s)
@@ -220,7 +221,7 @@ class Site:
 
     async def close(self) -> None:
         """Let go of all siblings. Streams are closed first: an open one holds up the server."""
-        self._group = None
+        self._group, self._has_ended = None, True
         for other in self._others.values():
             for stream in other.streams:
                 stream.end()
@@ -391,16 +392,9 @@ class Site:
         return sorted((self.siblings.up | self.siblings.members) - {self.number})
 
     def is_over(self, number: int, error: PeerError) -> bool:
-        """Returns whether the refused connection for a question means that a sibling is done
-        draining, while another node does not drain.
-
-        A draining sibling refuses connections once nothing is under way there but its own questions
-        to others, or its time to drain is over. What it remembers ends with it.
-        """
-        known = self.siblings.known.get(number)
-        leaves = known is not None and known.load is not None and known.load.leaves
-        some_stay = not self.siblings.leaves or bool(self.staying)
-        return leaves and some_stay and isinstance(error.__cause__, ConnectionRefusedError)
+        """Returns whether this error of a question means that a sibling is done draining."""
+        refused = isinstance(error.__cause__, ConnectionRefusedError)
+        return refused and self.siblings.is_done(number)
 
     @property
     def passed_on_max(self) -> int:
@@ -416,13 +410,13 @@ class Site:
     @property
     def staying(self) -> Sequence[int]:
         """Returns the siblings that are heard, hear this node, and do not drain."""
-        known = self.siblings.known.items()
-        up = self.siblings.up
-        return sorted(
-            number
-            for number, one in known
-            if number in up and one.load is not None and not one.load.leaves
-        )
+        return self.siblings.staying
+
+    @property
+    def gives_up(self) -> bool:
+        """Returns whether a request that no node has taken yet is refused rather than offered
+        again: no node can be asked any more (`Siblings.gives_up`)."""
+        return self._has_ended or self.siblings.gives_up
 
     def owner(self, name: str) -> int | None:
         """Returns the node that new requests of this name belong to; None while that is being

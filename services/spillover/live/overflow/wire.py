@@ -387,9 +387,8 @@ def decode_refused(told: bytes) -> tuple[LoadNow | None, int | None]:
 
 def encode_broken(cause: Cause, problem: str | None) -> bytes:
     """Returns the reason why the rest of an answer does not come, cut to BROKEN_PROBLEM_MAX
-    characters. A `?` stands for what is no character (half of a surrogate pair)."""
-    told = (problem or "")[:BROKEN_PROBLEM_MAX].encode(errors="replace").decode()
-    return _encode(BrokenBody(cause.value, told))
+    characters."""
+    return _encode(BrokenBody(cause.value, _characters((problem or "")[:BROKEN_PROBLEM_MAX])))
 
 
 def decode_broken(told: bytes) -> tuple[Cause | None, str | None]:
@@ -400,6 +399,12 @@ def decode_broken(told: bytes) -> tuple[Cause | None, str | None]:
     except UNREADABLE:
         return None, None
     return _CAUSES.get(body.cause), body.problem or None
+
+
+def _characters(words: str) -> str:
+    """Returns the words with a `?` for each half of a surrogate pair, which is no character and
+    cannot be encoded."""
+    return words.encode(errors="replace").decode()
 
 
 def _id_of(name: str, tenant: str) -> RequestId:
@@ -414,7 +419,8 @@ def _id_of(name: str, tenant: str) -> RequestId:
 
 
 def encode_answer(answer: Answer, stay: Stay) -> bytes:
-    """Returns an answer as it goes back along the path."""
+    """Returns an answer as it goes back along the path. Its problem may be the words of a user's
+    error."""
     rejected, retry_after_s = answer.outcome is Outcome.REJECTED, answer.retry_after_s
     return _encode(
         AnswerBody(
@@ -424,7 +430,7 @@ def encode_answer(answer: Answer, stay: Stay) -> bytes:
             reading_ms=stay.reading_s * 1e3,
             answer_delay_ms=stay.answer_delay_s * 1e3,
             result=NOTHING if answer.result is None else answer.result,
-            problem=answer.problem,
+            problem=None if answer.problem is None else _characters(answer.problem),
             queued_ms=answer.queued_s * 1e3,
             network_ms=answer.network_s * 1e3,
             service_ms=answer.service_s * 1e3,

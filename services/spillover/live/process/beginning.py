@@ -1,5 +1,5 @@
-"""The beginning of every command: it has its three standard descriptors, and as the first process
-of a container it can be ended by signals.
+"""The beginning of every command: it has its three standard descriptors, it hears how the processes
+end that it starts, and as the first process of a container it can be ended by signals.
 
 Imports next to nothing: what is imported here takes time in which a signal is lost. SIGHUP of
 services is held in `early_hangup`.
@@ -25,6 +25,10 @@ def begin() -> None:
             # Python prints to stdout what is printed to a stderr that is None.
             setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115
     end_by_default()
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        # As whoever started this had it, and it outlasts exec: the system would then tell nobody
+        # how a process ends, nor that it has.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # Whoever starts a container may block them until here, since Linux drops a signal for which the
     # first process has no handler, but keeps one that is blocked.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
