@@ -78,6 +78,11 @@ def bed(bed_of_all, until):
     return bed_of_all
 
 
+def runs_of(backend, beginning):
+    """How often those ran whose name begins so."""
+    return {runs for name, runs in backend.times.items() if name and name.startswith(beginning)}
+
+
 def test_a_name_is_found_at_both_nodes(bed, backend, until):
     _, urls = bed
     nodes = [urls["a/1"], urls["a/2"]]
@@ -203,7 +208,7 @@ def test_nodes_that_are_all_told_to_end_under_load_do_not_wait_for_each_other(be
         where = urlsplit(nodes[client % 2])
         with contextlib.closing(HTTPConnection(where.hostname, where.port, timeout=60)) as line:
             for count in itertools.count():
-                key = f"k-{client}-{count}" if client % 4 else f"of-all-{count}"
+                key = f"all-{client}-{count}" if client % 4 else f"all-{count}"
                 headers = {"idempotency-key": key, "spillover-deadline-ms": "60000"}
                 try:
                     line.request("POST", "/requests", b'{"payload": {"takes_s": 0.05}}', headers)
@@ -226,9 +231,7 @@ def test_nodes_that_are_all_told_to_end_under_load_do_not_wait_for_each_other(be
         until(lambda: not set(pids) & set(running.nodes().values()), 30.0, "the end of both")
     assert time.monotonic() - begun_s < 8.0 * slack()
     assert set(told) <= {(200, None), (503, "draining")}
-    assert {
-        backend.times[name] for name in backend.times if name.startswith(("k-", "of-all-"))
-    } == {1}
+    assert runs_of(backend, "all-") == {1}
 
 
 def test_nodes_that_are_all_told_to_end_as_clients_ask_them_end_at_once(bed, backend, until):
@@ -259,7 +262,7 @@ def test_nodes_that_are_all_told_to_end_as_clients_ask_them_end_at_once(bed, bac
     assert time.monotonic() - begun_s < 8.0 * slack()
     # A question may come to the other node as that ends, and be reset with its connection.
     assert set(told) <= {(200, None), (503, "draining"), (502, "outcome_unknown")}
-    assert {backend.times[name] for name in backend.times if name.startswith("end-")} <= {1}
+    assert runs_of(backend, "end-") <= {1}
 
 
 def test_a_node_is_not_drained_while_a_client_waits_for_another_nodes_answer(bed, backend, until):
