@@ -1,4 +1,4 @@
-"""Where a probe goes and what meets it: against a dumb twin, at the ends, and compiled."""
+"""Where a probe goes and what meets it: against a dumb twin, and at the ends."""
 
 from __future__ import annotations
 

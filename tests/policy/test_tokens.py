@@ -1,4 +1,4 @@
-"""The token bucket against a list of tokens, the notes' trace, and what must hold of any bucket."""
+"""The token bucket against a list of tokens, and what must hold of any bucket."""
 
 from __future__ import annotations
 

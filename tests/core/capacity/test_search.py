@@ -104,6 +104,12 @@ def test_a_service_that_always_fails_moves_nothing() -> None:
     assert set(limits) == {8}
 
 
+def test_a_service_that_fails_at_random_is_found_all_the_same() -> None:
+    search = CapacitySearch(1, 64, 8)
+    Asked(search, Random(1)).run(peak(24), 60.0, fails=0.3)
+    assert 24 / 1.5 <= search.base <= 24 * 1.5
+
+
 def test_a_number_at_which_nothing_comes_to_a_good_end_is_given_up() -> None:
     """As where all are late there: it is known to be worse after one measurement."""
     search = CapacitySearch(1, 64, 8)

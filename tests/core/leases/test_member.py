@@ -118,6 +118,23 @@ def test_a_holder_that_lost_stops_keeps_its_lease_and_releases():
     assert story.given(ev.PublishAllocated)
 
 
+def test_what_its_renewals_kept_while_it_was_busy_it_keeps():
+    """Three lease times: they come from another process, and what they bring, or have written, is
+    handed in before anything else."""
+    for seen in (False, True):
+        story = Story().join().own(2, 3)
+        story.now_s += 3.0 * LEASE_S
+        if seen:
+            lasts_s = story.now_s + 0.6 * LEASE_S
+            story.tell(ev.LeasesSeen([(2, 7, lasts_s), (3, 7, lasts_s)]))
+        else:
+            story.renew([(2, 7), (3, 7)], "11", sent_before_s=1.0)
+        story.wait(0.5 * LEASE_S)
+        assert not story.given(ev.FenceHandler)
+        story.wait(0.5 * LEASE_S)
+        assert sorted(one.partition for one in story.given(ev.FenceHandler)) == [2, 3]
+
+
 def test_a_lease_that_the_store_knows_no_more_is_lost_at_once():
     """And the answer of an earlier renewal changes nothing."""
     story = Story().join().own(2)

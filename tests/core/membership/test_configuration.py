@@ -217,8 +217,10 @@ class Beside(RuleBasedStateMachine):
         assert (self.machines[ClusterId(name)].superseded is not None) == has_lost
         return commands
 
-    @rule(name=st.sampled_from(NAMES), behind=st.sampled_from([0, 0, 0, 1]))
+    @rule(name=st.sampled_from(NAMES), behind=st.sampled_from([0, 0, 0, 1, -1]))
     def set_one(self, name: str, behind: int) -> None:
+        """For the version that counts; for one before it, or one that is not there yet, it is
+        refused."""
         self.count += 1
         before = self.now[name]
         stamp = Stamp(before.version + 1, name, self.epochs[ClusterId(name)])
@@ -228,7 +230,9 @@ class Beside(RuleBasedStateMachine):
         event = ev.Proposed(self.count, before.version - behind, hops(self.count))
         commands = self.tell(name, event)
         if behind:
-            assert [type(one) for one in commands] == [ev.Refused]
+            (refused,) = commands
+            assert isinstance(refused, ev.Refused)
+            assert (refused.reason, refused.current) == (Reason.VERSION_CONFLICT, before)
         else:
             assert ev.Taken(self.count, stamp) in commands
             self.texts[stamp] = self.machines[ClusterId(name)].current

@@ -260,6 +260,23 @@ def test_a_neighbor_that_died_with_work_is_given_as_much_in_its_next_life(busy):
     assert [forward(node, ref, 1.1, size_bytes=1000) for ref in (20, 21)] == [1, 1]
 
 
+def test_outcome_of_a_hung_one_is_told_once(busy):
+    """It is late, then lost: one failure. Three that never come back do not keep it from being
+    given more, and judged."""
+    node = busy()
+    report(node, 0.0)
+    for ref in range(3):
+        assert forward(node, ref, 0.0, keyed=False, deadline_s=1e9) == 1
+    live(node, 0.0, LATE_S)
+    node.tell(ev.ForwardLost(0), LATE_S)
+    assert not avoided(node)
+    assert node.machine.neighbors.by_handle[1].away.missed == 3
+    for ref in range(3, 5):
+        assert forward(node, ref, LATE_S, keyed=False, deadline_s=1e9) == 1
+    live(node, LATE_S, 2.0 * LATE_S)
+    assert avoided(node)
+
+
 def test_what_swallows_large_ones_is_given_small_ones(busy):
     """One in four is large, and lost: within ten of them none is sent there any more. After ten
     seconds one is, and once all come back large ones go there as before."""

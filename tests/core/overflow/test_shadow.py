@@ -220,6 +220,17 @@ def test_an_explanation_says_what_the_choice_was_made_from(story):
     assert json.loads(json.dumps(told, allow_nan=False)) == told
 
 
+def test_an_explanation_where_no_neighbor_has_told_its_load(story):
+    """It could go to nobody; who never told has a row of nothing."""
+    node = story(policy="adaptive", neighbors=("b",))
+    node.fill(1, 2)
+    (record,) = node.machine.decider.log.of("r2")
+    told = describe(record)
+    assert told["by_load"]["words"].endswith("There was no neighbor that it could go to.")
+    assert told["neighbors"][0]["load_age_ms"] is None
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
 def test_what_comes_of_each_question_is_counted(story):
     """Work, nothing, no answer: each question once, and those under way are none of them."""
     node = story(policy="adaptive", neighbors=("b", "c", "d", "e"), servers=4, service_s=0.01)

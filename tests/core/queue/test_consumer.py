@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from spillover.core.agenda import STALE_MAX
 from spillover.core.queue import consumer_events as cn
 from spillover.core.queue.consumer import ConsumerMachine, ConsumerSettings
 
@@ -291,3 +292,15 @@ def test_a_take_that_was_answered_is_not_checked() -> None:
     hold(machine, take, "g", now_s=1.0)
     machine.handle(cn.TimerFired(), 4.0)
     assert machine.handle(cn.TimerFired(), 5.0) == []
+
+
+def test_what_is_over_is_not_kept_until_it_would_be_extended() -> None:
+    machine = consumer()
+    take = ask(machine, cn.Started())
+    for k in range(5 * STALE_MAX):
+        given = cn.Given(take.take, take.producer, f"g{k}", 3600.0)
+        machine.handle(given, 0.0)
+        take = ask(machine, cn.Handled(f"g{k}", well=True))
+        machine.handle(cn.Heard(f"g{k}", "ack", known=True), 0.0)
+        assert len(machine._agenda) <= STALE_MAX + 6
+    machine.check()

@@ -359,6 +359,16 @@ def test_no_more_calls_are_held_than_there_is_room_for() -> None:
     assert refused == [ev.RefuseTake(8, ev.Reason.QUEUE_FULL)]
 
 
+def test_with_as_many_grants_as_there_can_be_an_object_waits() -> None:
+    machine = producer(unacked_limit=1)
+    put(machine, 1)
+    put(machine, 2)
+    grant = given(machine.handle(taken(7, ONLY_HERE), 0.0)).grant
+    assert machine.handle(taken(8, ONLY_HERE), 0.0) == []
+    machine.check()
+    assert given(machine.handle(ev.Acked(9, grant), 1.0)).ref == 8
+
+
 def test_an_offer_waits_until_there_is_memory_for_its_object() -> None:
     machine = producer(buffers=9, held_limit_bytes=100)
     assert machine.handle(ev.Offered(1, 50.0, 150), 0.0) == [ev.Admit(1)], "else it never would"

@@ -70,6 +70,32 @@ def test_a_server_that_fails_more_than_others_is_left_alone():
     assert pool.counts("A")["available"] == 3
 
 
+def test_it_is_held_against_what_one_of_the_others_fails_not_all_of_them():
+    """A third of the work fails on each, then all on one: that the others' add up to a whole is no
+    reason to spare it."""
+    names = "ABCD"
+    pool = driven(dict.fromkeys(names, 1), {one: (one, 3) for one in names}, {"x": "A B C D"})
+    jobs = dict.fromkeys(names, 0)
+    for ref in range(1, 200):
+        server = pool.at(ref / 10).arrive(ref, "x")
+        jobs[server] += 1
+        is_bad = jobs[server] % 3 == 0 or (server == "A" and ref > 100)
+        pool.end(ref, "failed" if is_bad else "done")
+    assert [server.state for server in pool.servers.servers] == ["degraded", "up", "up", "up"]
+
+
+def test_where_all_fail_none_is_left_alone():
+    pool = driven({"A": 1, "B": 1}, {"A": ("A", 3), "B": ("B", 3)}, {"a": "A", "b": "B"})
+    for ref in range(0, 400, 2):
+        pool.wake(ref / 10)
+        pool.arrive(ref, "a")
+        pool.arrive(ref + 1, "b")
+        states = {server.state for server in pool.servers.servers}
+        assert states == {"up"} or ref < 100, "at first it is not known that all do"
+        for running in list(pool.servers.jobs_by_ref):
+            pool.end(running, "failed")
+
+
 def test_the_only_server_of_a_type_goes_on_however_well_others_do():
     pool = driven({"A": 1, "B": 1}, {"A": ("A", 3), "B": ("B", 3)}, {"a": "A", "b": "A B"})
     for ref in range(0, 100, 2):

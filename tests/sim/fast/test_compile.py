@@ -92,3 +92,14 @@ def test_what_is_kept_is_not_used_where_a_registry_has_changed(show, tmp_path):
     registry = tmp_path / "spillover/sim/fast/zz_registry.py"
     registry.write_text(registry.read_text().replace("[rule, rival]", "[rival, rule]"))
     assert show() == (15, 0)
+
+
+def test_without_a_place_to_keep_it_all_works(numba, tmp_path, monkeypatch):
+    """A home that cannot be written to, as in a container: compiled anew each time."""
+    from spillover.sim.fast import compile as compiling
+
+    no_directory = tmp_path / "file"
+    no_directory.write_text("")
+    monkeypatch.setattr(compiling.config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(no_directory))
+    assert compiling.kernel(lambda x: x + 1)(3) == 4

@@ -1,4 +1,4 @@
-"""The parts of the compiled engine: draws, formulas, arrays, bounds, and what it refuses."""
+"""The parts of the compiled engine: formulas, arrays, bounds, and what it refuses."""
 
 from __future__ import annotations
 

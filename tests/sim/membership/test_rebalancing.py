@@ -17,7 +17,6 @@ SERVERS = [f"s{number}" for number in range(12)]
 NINE = SERVERS[:9]
 
 
-# ZooKeeper's chain: drop the last, drop two, drop the first and add three, add the first again.
 def random_lists(seed, steps):
     """A list, and what becomes of it: up to three servers go and up to three come at each step."""
     random = stream(seed, "lists")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from spillover.inputs.fault_file import load_faults
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
 from spillover.model.faults import ClusterFault, FaultSchedule
@@ -57,6 +58,26 @@ def test_answers_that_begin_are_the_same_without_faults_and_bounded_to_their_hea
     assert run_overflow(topology, schedule, 7).outcomes.keys() == {"expired"}
     assert 0.2 < plain.outcomes["done"] / len(schedule) < 0.8
     assert set(plain.outcomes) <= {"done", "expired", "refused"}
+
+
+@pytest.mark.slow
+def test_the_same_seeds_give_the_same_numbers_also_with_a_shadow():
+    """Of the run and of its faults; another schedule of faults gives others. What the shadow would
+    have done is told besides."""
+    topology = load_topology("ring5")
+    schedule = poisson(topology.cluster_ids, rate_per_s=110, duration_s=2.0, seed=1)
+    told = []
+    for seed, shadow in ((5, None), (5, "adaptive"), (6, None)):
+        asked = replace(topology, shadow=shadow)
+        faults = load_faults(f"random:{seed}", asked, 2.0)
+        run = run_overflow(asked, schedule, 1, faults=faults).as_dict()
+        assert run.pop("requests_per_s") > 0
+        told.append(run)
+    sums = told[1].pop("shadow")
+    assert sums["policy"] == "adaptive"
+    assert min(sums["same"], sums["other"], sums["saved_ms"]) > 0
+    assert told[0] == told[1]
+    assert told[0] != told[2]
 
 
 def test_a_site_that_dies():

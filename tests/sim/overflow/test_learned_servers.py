@@ -46,3 +46,14 @@ def test_a_service_that_bears_less_than_is_begun_with_is_found_though_deadlines_
         run = run_overflow(topology(servers), schedule, 1, bears=[(0.0, bears)])
         done[name] = run.outcomes["done"]
     assert done["learned"] >= 0.7 * done["known"], done
+
+
+def test_a_service_that_bears_more_than_is_begun_with_is_given_it():
+    """Eight are too few for half of what comes."""
+    bears = 20
+    done = {}
+    schedule = [one for one in arrivals(bears, 0.8) if one.time_s < LASTS_S / 3.0]
+    for name, servers in (("learned", ServerBounds()), ("known", bears), ("eight", 8)):
+        run = run_overflow(topology(servers), schedule, 1, bears=[(0.0, bears)])
+        done[name] = run.outcomes["done"]
+    assert done["learned"] >= 0.8 * done["known"] > 1.3 * done["eight"], done
