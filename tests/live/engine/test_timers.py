@@ -102,6 +102,26 @@ def test_timers_ring_in_order_never_early_and_with_their_own_instant(run, new_ti
     run(main())
 
 
+def test_it_wakes_about_once_for_each_instant(run, kind, made):
+    """No busy spin: an early wake of the loop costs one more, not many."""
+    count, woken = 10, []
+
+    def make_alarm(loop, wake):
+        return kind[1](loop, lambda: (woken.append(1), wake()))
+
+    async def main():
+        timers, bell = Timers(asyncio.get_running_loop(), make_alarm), Bell(count)
+        made.append(timers)
+        start_s = time.monotonic()
+        for number in range(count):
+            timers.at(start_s + 0.0034 * (number + 1), bell.ring)
+        await bell.rung.wait()
+        await turn(0.005)
+        assert len(woken) <= 2 * count + 1
+
+    run(main())
+
+
 def test_the_largest_lag_is_told_once(run, new_timers):
     """However punctual the timers after it are; and what was told is forgotten."""
 

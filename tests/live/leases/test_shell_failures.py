@@ -14,6 +14,7 @@ from spillover.live.leases.completion import MemberFailed
 from spillover.live.leases.group import LeaseGroup
 from spillover.live.leases.thread import LeaseGroupThread
 from spillover.model.errors import RunError
+from support import waiting
 from support.loop import until
 
 PARTITIONS = 6
@@ -168,6 +169,22 @@ def test_a_member_without_await_that_is_left_before_its_loop_runs_leaves_as_soon
     member._abandon()
     with member:
         assert member.wait(LIMIT_S)
+
+
+def test_whoever_is_interrupted_while_it_enters_in_vain_leaves(group, redis_servers, monkeypatch):
+    """By a Ctrl-C while there is no Redis: nothing of it goes on behind its back."""
+    url = f"redis://127.0.0.1:{redis_servers.free_port()}/0"
+    member = group("a", works, kind=LeaseGroupThread, url=url)
+
+    def interrupted():
+        waiting.until(lambda: member._member.machine.is_down)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(member._entered, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        member.__enter__()
+    member._thread.join(LIMIT_S)
+    assert not member._thread.is_alive()
 
 
 class Interrupted(threading.Event):

@@ -29,8 +29,8 @@ from support.few import examples
 
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
 RECORDS = 1_000_000 if SOAK_S else 4_000
-BATCH_RECORDS = RECORDS // 4_000
-"""Small, so that takeovers come in the middle."""
+BATCH_RECORDS = max(2, RECORDS // 4_000)
+"""Small, so that takeovers come in the middle; one alone would have none."""
 LIMIT_S = 240.0 if SOAK_S else 60.0
 FENCED = 3
 

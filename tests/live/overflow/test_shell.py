@@ -84,6 +84,8 @@ async def test_the_end_of_a_node_closes_all_it_has_and_tells_all_who_wait():
         await shell.close()
         assert order == [("first", False), ("second", False)]
         assert stream.ended
+        late = shell.neighborhood.streams.open(at.handles["b"], lambda _: None)
+        assert late is None, "an open stream would hold up its server"
         assert told == [Refusal.DRAINING, None]
         assert foreign == [None]
         assert not any(shell.requests.left)

@@ -176,8 +176,11 @@ async def test_a_sibling_is_dead_where_nothing_listens_any_more_and_over_if_it_d
         assert lost == ev.SiblingLost(2, is_dead=not listens)
         server.answers(b"")
         async with site_of_two(pytest.fail, url) as site:
+            timeout_s = 0.1 if listens else 9.0  # who is refused is told so, however late
             with pytest.raises(PeerError) as failed:
-                await site.pass_on(2, "GET", "/requests/x", headers=[], body=b"", timeout_s=0.1)
+                await site.pass_on(
+                    2, "GET", "/requests/x", headers=[], body=b"", timeout_s=timeout_s
+                )
             for leaves in (False, True):
                 told = SiblingLoad((1,), (1, 1), 0, 0, 0, 0.0, 0.0, leaves)
                 site.siblings.heard(2, told, 0.0)

@@ -47,6 +47,16 @@ def starting(*arguments, module=COMMANDS, act=TO_ITSELF, before="", **options):
     )  # fmt: skip
 
 
+def test_members_of_lease_groups_live_to_say_what_is_wrong(tmp_path):
+    """Their command has two words. Those of the others are below."""
+    command = "lease", "run", "--group", "g", "--node", "n", "--redis", "nonsense"
+    process = starting(*command, cwd=tmp_path)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == 2, told
+    assert told.startswith("spillover")
+    assert told.count("\n") == 1
+
+
 def test_a_node_heeds_it_once_it_can(tmp_path):
     """Here it has no files that could be read again."""
     (port,) = free_ports(1)

@@ -317,7 +317,7 @@ async def test_who_is_hung_up_on_politely_hears_of_it_at_once(loop, material):
 def test_who_says_too_little_is_cut_off_in_time(loop, material, monkeypatch, said):
     """Nothing that takes memory is made for who is silent. One time limit is for all: a first word
     halfway does not begin another."""
-    limit_s, failures = (1.2 if said else 0.2), []
+    limit_s, failures = (2.4 if said else 0.2), []  # a busy machine may be late by a second
     monkeypatch.setattr(handshakes, "HANDSHAKE_S", limit_s)
 
     async def main():

@@ -107,15 +107,18 @@ def _shaken(server, client, session=None):
     return ours, theirs
 
 
+@pytest.mark.parametrize("end", ["client", "server"])
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
-def test_old_versions_are_refused(credentials, version):
-    """Where this OpenSSL knows them at all."""
+def test_old_versions_are_refused(credentials, version, end):
+    """Where this OpenSSL knows them at all, and by either end: what calls neighbors takes no
+    less."""
     material = credentials.material
     server, client = server_context(material), client_context(material)
+    old = client if end == "client" else server
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-        client.minimum_version = version
-        client.maximum_version = ssl.TLSVersion.TLSv1_1
-    client.set_ciphers("ALL:@SECLEVEL=0")
+        old.minimum_version = version
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+    old.set_ciphers("ALL:@SECLEVEL=0")
     with pytest.raises(ssl.SSLError):
         _shaken(server, client)
 
