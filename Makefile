@@ -81,6 +81,7 @@ soak: .venv/.complete
 	    tests/apps/test_queue_garbage.py tests/live/leases/test_streams_takeover.py \
 	    tests/live/redis/test_connection_close.py tests/realtime/test_failing_site.py \
 	    tests/apps/test_fuzzed_messages.py tests/apps/test_fuzzed_peers.py tests/live/leases/test_fuzzed_records.py \
+	    tests/apps/test_schemathesis.py \
 	    tests/core tests/policy tests/parity tests/contract $(ARGS)
 	SPILLOVER_FAULTS_TLS=1 $(BIN)/pytest -s tests/realtime/test_faults.py \
 	    tests/realtime/test_faults_links.py tests/e2e/test_faults_processes.py \

@@ -47,7 +47,9 @@ async def test_forwards_over_tls(tmp_path):
 BAD = {
     "another CA": ({"authority": Authority("stranger")}, "untrusted"),
     "ended": ({"begins": timedelta(days=-9), "ends": timedelta(seconds=-1)}, "expired"),
+    "not begun": ({"begins": timedelta(days=1), "ends": timedelta(days=9)}, "not_yet_valid"),
     "another cluster's": ({"name": name_of("c")}, None),
+    "another federation's": ({"name": "a.other.spillover"}, None),
     "none": (None, None),
 }
 
@@ -128,6 +130,15 @@ async def test_a_neighbor_may_not_speak_for_others(tmp_path):
                 epoch = node.ledger.epoch
                 assert told == {"cluster": "a", "epoch": epoch, "speaks": "3 2"}
             await client.close()
+
+
+async def test_an_address_is_no_name(tmp_path):
+    """Only who proves to be the cluster is spoken to, whatever the url says."""
+    async with _pair(tmp_path) as pair:
+        client = HttpClient(pair["a"].url, tls=trusting_context(pair.files["a"].ca))
+        with pytest.raises(NotDelivered, match="IP address mismatch"):
+            await client.request("GET", "/healthz", timeout_s=9.0)
+        await client.close()
 
 
 class Load:

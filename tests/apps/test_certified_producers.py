@@ -21,7 +21,7 @@ from spillover.live.queue.certified import certify
 from spillover.live.queue.wire import OFFER_PATH, PROBE_PATH
 from spillover.live.tls import rotation
 from spillover.live.tls.contexts import trusting_context
-from spillover.model.errors import NotBelieved, PeerError
+from spillover.model.errors import InputError, NotBelieved, PeerError
 from support.certificates import Authority, put
 from support.loop import until
 from support.queue_producers import producers
@@ -194,3 +194,26 @@ def test_a_peer_that_is_another_one_is_not_believed(certified):
             assert certified_first.credentials.failures["out", "wrong_name"] == 1
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("names", "peers", "words"),
+    [
+        (
+            ["p1.example"],
+            ["p2"],
+            "with one DNS name (SAN) p1.QUEUE.spillover, got one for p1.exa",
+        ),
+        (["p1.a.spillover", "p1.b.spillover"], ["p2"], "expected a certificate with one DNS name"),
+        (["p1.a.b.spillover"], ["p2"], "expected a certificate with one DNS name"),
+        (["p1.a.spillover"], ["P1"], "--peer: expected ids that differ in more than case"),
+    ],
+)
+def test_certificates_that_name_no_producer_are_refused(authority, tmp_path, names, peers, words):
+    """In one line, before anything is served. Without peers any will do."""
+    files = put(tmp_path, "p1", authority.sign(*names), authority)
+    with pytest.raises(InputError) as raised:
+        certify(files, "p1", peers)
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert certify(files, "p1", []).why_not(None) is not None

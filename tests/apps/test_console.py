@@ -19,6 +19,7 @@ from spillover.apps.http.console.operators import (
     OVER_THE_NETWORK,
     Operators,
 )
+from support.waiting import slack
 
 
 class Listener:
@@ -105,6 +106,19 @@ def test_the_page_brings_all_that_it_needs(nodes):
         assert (await fetch(node, f"/{other}"))[0] == 404
 
     with_pair(nodes, check)
+
+
+def test_scripts_import_only_what_is_there():
+    """By relative paths, so that one digest is in all addresses; and none makes markup of text."""
+    for name, asset in files.assets().items():
+        text = asset.content.decode()
+        if name.endswith(".js") and not name.startswith("vendor/"):
+            assert {m.removeprefix("./") for m in re.findall(r'from "([^"]+)"', text)} <= set(
+                files.assets()
+            )
+            assert not re.findall(
+                r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text
+            )
 
 
 # --- events -------------------------------------------------------------------------------------
@@ -220,6 +234,24 @@ def test_when_there_is_nothing_new_it_is_said_that_somebody_lives(nodes, monkeyp
         listener = await Listener.of(federation["a"].url)
         assert (await listener.next("update"))[0] == "update"
         await listener.leave()
+
+    with_pair(nodes, check)
+
+
+def test_open_pages_do_not_hold_up_the_end(nodes):
+    """Streams end with the node, in an orderly way and at once."""
+
+    async def check(federation):
+        listeners = [await Listener.of(federation["b"].url) for _ in range(3)]
+        await listeners[0].next("update")
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        await federation.stop("b")
+        assert loop.time() - began_s < 1.5 * slack()
+        for one in listeners:
+            while await one.next() is not None:
+                pass
+            await one.leave()
 
     with_pair(nodes, check)
 

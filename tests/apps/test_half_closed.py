@@ -157,6 +157,22 @@ def begun(node):
     return [one.exchange for one in ends if one.exchange is not None]
 
 
+def test_who_goes_later_cancels_too(with_node, nodes):
+    """It has closed its half, waited, read that an answer begins, and then given up."""
+
+    async def check(node):
+        reader, writer = await node.connect()
+        writer.write(post(60_000))
+        writer.write_eof()
+        assert await reader.readexactly(3) == BEGINNING[:3]
+        assert node.machine.servers.busy == 1
+        writer.close()
+        await nodes.until(lambda: node.ledger.home["cancelled"] == 1)
+        assert node.machine.servers.busy == 0
+
+    with_node(check)
+
+
 def test_a_request_that_was_handed_on_is_recalled_at_once(with_node, nodes):
     """Neighbors close a connection only to say that they do not wait any more: nothing is sent on
     it to find that out."""

@@ -60,6 +60,19 @@ async def test_another_request_under_the_same_name_is_a_conflict(nodes):
         assert (status, problem["reason"]) == (409, "conflict")
 
 
+async def test_who_joins_waits_no_longer_than_its_own_deadline(nodes):
+    """The work goes on for the first."""
+    async with nodes.alone() as node:
+        first = node.post(LONG, headers=keyed("k"))
+        await nodes.until(lambda: node.machine.servers.busy)
+        short = [*keyed("k"), (b"Spillover-Deadline-Ms", b"20")]
+        status, _, problem = await node.send("POST", "/requests", body(LONG), short)
+        assert (status, problem["reason"]) == (504, "deadline_exceeded")
+        assert node.machine.servers.busy == 1
+        await node.send("DELETE", "/requests/k")
+        assert (await first).status == 409
+
+
 async def test_the_ways_a_request_can_end_are_remembered(nodes):
     """Whoever asks is shown the problem that the client was told; only some are given again."""
     async with nodes.alone() as node:

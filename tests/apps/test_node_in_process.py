@@ -16,11 +16,15 @@ import pytest
 import uvloop
 
 from spillover import __version__
+from spillover.apps.http import token_files
+from spillover.apps.http.token_files import TokenFiles
 from spillover.apps.node.server import serve_node
+from spillover.inputs.api_tokens import dump_api_token, new_api_token
 from spillover.live.http1.client import HttpClient
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.tls import rotation
 from spillover.live.tls.rotation import Credentials
+from spillover.model.access import Role
 from support.certificates import Authority, put
 from support.federation import topology_of
 from support.loop import until
@@ -121,6 +125,35 @@ def test_the_first_line_of_its_log_says_who_it_is(caplog):
 
     with caplog.at_level(logging.INFO):
         served(check, seed=7, source="sites.yaml", peer_bind=("127.0.0.1", for_neighbors))
+
+
+@pytest.mark.slow
+def test_with_tokens_it_is_for_who_shows_one(tmp_path, monkeypatch):
+    """Those of its files, which are read again while it runs: at once where it is told to."""
+    monkeypatch.setattr(token_files, "LOOK_S", 3600.0)
+    file = tmp_path / "tokens.yaml"
+
+    def let_in(secret):
+        file.write_text(dump_api_token(new_api_token("reader", secret, "", [Role.READ])))
+
+    async def check(node):
+        async def status(*secrets):
+            shown = [(b"Authorization", b"Bearer " + secret.encode()) for secret in secrets]
+            return (await node.send("GET", "/state", b"", shown))[0]
+
+        first, second = "first" * 10, "second" * 10
+        assert [await status(), await status(first), await status(second)] == [401, 200, 401]
+        let_in(second)
+        signal.raise_signal(signal.SIGHUP)
+
+        async def is_changed():
+            return await status(second) == 200
+
+        await until(is_changed)
+        assert await status(first) == 401
+
+    let_in("first" * 10)
+    served(check, token_files=TokenFiles([str(file)]))
 
 
 @pytest.mark.slow

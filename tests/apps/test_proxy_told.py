@@ -142,3 +142,12 @@ def test_what_is_never_decided_is_told_too(caplog, request_, line, count):
         assert counted(here["a"], "http_requests_total") == {count: 1}
 
     in_front(check, cluster={"routes": ROUTES})
+
+
+def test_without_the_option_no_line_is_made(caplog):
+    async def check(here):
+        await here.ask(chat(LENGTH), "POST")
+        assert counted(here["a"], "http_requests_total") == {("POST", "/v1/", "2xx"): 1}
+
+    in_front(check, cluster={"routes": ROUTES})
+    assert not [one for one in caplog.records if one.name == REQUESTS_LOGGER]

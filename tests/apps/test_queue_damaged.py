@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from http.client import IncompleteRead
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,19 @@ def test_an_object_whose_file_is_damaged_is_told_and_dies(
     told = [record for record in caplog.records if record.levelname == "ERROR"]
     assert len(told) == 3
     assert all(words in str(record.msg) and record.exc_info is None for record in told)
+
+
+def test_what_is_damaged_while_it_is_sent_is_no_whole_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was whole when its sending began. Operators read what is wrong, and of no bug."""
+    monkeypatch.setattr(calls._log, "filters", [])
+    with producers(stores=tmp_path) as (one,):
+        one.put(LARGE)
+        assert one.shell is not None
+        monkeypatch.setattr(one.shell.bodies, "check", lambda _: cut(tmp_path / "p1/objects/1"))
+        with pytest.raises(IncompleteRead, match="100 bytes read"):
+            one.take()
+        assert one.state["returned"] == 1
+    (told,) = [record for record in caplog.records if record.exc_info or "1:" in str(record.msg)]
+    assert "an object is damaged in the store" in str(told.msg)

@@ -82,6 +82,18 @@ async def running(**given: Any) -> AsyncIterator[Running]:
             await asyncio.wait_for(serving, LIMIT_S)
 
 
+def test_consumers_reach_it_where_it_was_told_that_they_do() -> None:
+    """Behind a proxy that is not where it listens."""
+
+    async def main() -> None:
+        async with running(url="http://outside.example:9") as one:
+            assert one.told_url == "http://outside.example:9"
+            state = await one.state()
+            assert state["url"] == state["producers"]["p1"] == "http://outside.example:9"
+
+    asyncio.run(main())
+
+
 def test_each_answer_of_one_that_drains_is_the_last_of_its_connection() -> None:
     """And who asks nothing is let go of."""
 

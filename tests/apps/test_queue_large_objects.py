@@ -59,6 +59,17 @@ def test_a_request_right_behind_one_is_answered_in_its_turn(producer: Producer) 
     assert [producer.take().body for _ in range(2)] == [CONTENT, b"two"]
 
 
+def test_whoever_asks_first_whether_to_send_it_may(producer: Producer) -> None:
+    with closing(connected(producer.url)) as line:
+        line.sendall(head(len(CONTENT), b"Expect: 100-continue"))
+        assert line.recv(12) == b"HTTP/1.1 100"
+        line.sendall(CONTENT)
+        told = b""
+        while b"HTTP/1.1 201" not in told:
+            told += line.recv(65_536)
+    assert producer.take().body == CONTENT
+
+
 def test_one_that_breaks_off_leaves_nothing(producer: Producer) -> None:
     for _ in range(3):
         with closing(connected(producer.url)) as line:

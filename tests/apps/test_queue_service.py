@@ -272,6 +272,21 @@ def test_probes_and_offers_of_no_peer_are_refused(producer: Producer) -> None:
         assert reason(call(url, "POST", b"{}")) == (422, "invalid")
 
 
+def test_another_life_without_a_store_confuses_nothing() -> None:
+    with producers() as (one,):
+        name = one.put(b"x").told["id"]
+        given = one.take()
+        assert given.headers["spillover-object"] == name
+    grant = given.headers["spillover-grant"]
+    with producers() as (again,):
+        assert again.put(b"y").told["id"] != name
+        assert again.take().status == 200
+        for what in ("ack", "nack", "extend"):
+            assert reason(again.tell(grant, what)) == (404, "unknown_grant")
+        assert again.state["granted"] == 1
+        assert reason(call(f"{again.url}/explain/{name}")) == (404, "not_found")
+
+
 # --- what it shows ------------------------------------------------------------------------------
 
 

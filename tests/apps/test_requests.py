@@ -148,6 +148,18 @@ def test_headers_that_contradict_each_other_are_invalid(nodes):
     with_node(nodes, check)
 
 
+async def test_headers_from_outside_that_speak_of_the_way_change_nothing(nodes):
+    """Hop and path headers are dropped; priority, type and trace are taken."""
+    headers = [
+        *((b"Spillover-Hops", b"9"), (b"Spillover-Path", b"x,y"), (b"Spillover-Origin", b"z")),
+        *((b"Spillover-Priority", b"7"), (b"Spillover-Type", b"special")),
+        (b"traceparent", b"nonsense"),
+    ]
+    async with nodes.alone() as node:
+        status, _, answer = await node.send("POST", "/requests", body(1), headers)
+        assert (status, answer["path"], answer["hops"]) == (200, ["a"], 0)
+
+
 UNKNOWN_FIELDS = [
     (b'{"paylod": 1}', "'paylod', did you mean payload?"),
     (b'{"payload": 1, "Type": "x"}', "'Type', did you mean type?"),
@@ -170,6 +182,24 @@ async def test_unknown_fields_of_a_body_are_422(nodes):
             assert problem["detail"].startswith(f"body: unknown field {told}")
             assert "\n" not in problem["detail"]
         assert node.ledger.home["accepted"] == 0
+
+
+async def test_a_priority_is_carried_and_shown_nowhere(nodes):
+    """It decides nothing yet. A neighbor gets it along with the request."""
+    topology = nodes.topology_of("a", "b", clusters={"a": {"queue_limit": 0}})
+    async with nodes.Federation(topology) as federation:
+        a, b = federation["a"], federation["b"]
+        headers = [(b"Spillover-Priority", b"7"), (b"Prefer", b"respond-async")]
+        long = body({"service_ms": 60_000})
+        views = [(await a.send("POST", "/requests", long, headers))[2] for _ in range(2)]
+        await nodes.until(lambda: b.machine.servers.busy)
+        (visit,) = b.machine.register.visits.values()
+        assert visit.request.priority == 7
+        told = [(await b.get(f"/requests/{visit.request.id}"))[1]]
+        for view in views:
+            told += [(await a.get(f"/{of}/{view['id']}"))[1] for of in ("requests", "explain")]
+            told.append((await a.send("DELETE", f"/requests/{view['id']}"))[2])
+        assert "priority" not in json.dumps([*views, *told])
 
 
 def test_too_large_bodies_are_413_and_the_connection_lives(nodes):

@@ -35,7 +35,7 @@ from spillover.core.overflow.events import Resume
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.listening import bind_socket
 from spillover.model.topology import Cluster, Topology
-from support.few import examples
+from support.few import examples, in_soak
 
 pytestmark = pytest.mark.slow
 
@@ -169,7 +169,7 @@ def make_sense(case):
 
 @schema.parametrize()
 @settings(
-    max_examples=examples(9),
+    max_examples=in_soak(36, examples(9)),
     derandomize=True,
     deadline=None,
     database=None,

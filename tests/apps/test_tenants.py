@@ -142,6 +142,43 @@ def test_a_request_is_its_tenants_at_a_neighbor_too(nodes):
     with_nodes(nodes, check, "a", "b", clusters=clusters)
 
 
+def test_made_names_are_of_their_tenant_too(nodes):
+    async def check(federation):
+        node = federation["a"]
+        async_ = [*SHOP, (b"prefer", b"respond-async")]
+        _, _, shown = await node.send("POST", "/requests", body({"service_ms": 1}), async_)
+        assert shown["id"].startswith("a-")
+        assert (await look(node, BANK, shown["id"]))[0] == 404
+        assert (await look(node, SHOP, shown["id"]))[0] == 200
+
+    with_nodes(nodes, check)
+
+
+def test_clients_of_two_tenants_may_have_sessions_of_one_name(nodes):
+    async def check(federation):
+        node = federation["a"]
+        sessions = [
+            asyncio.ensure_future(
+                node.client.request("GET", "/session?client=c", headers=who, timeout_s=5.0)
+            )
+            for who in (SHOP, BANK)
+        ]
+        state = shown_by("reader")
+        async with asyncio.timeout(nodes.LIMIT_S):
+            while True:
+                _, _, shown = await node.send("GET", "/state", headers=state)
+                if shown["clients"]["connected"] == 2:
+                    break
+        _, _, told = await node.send("DELETE", "/session?client=c", headers=BANK)
+        assert told == {"found": True}
+        await sessions[1]
+        assert not sessions[0].done()
+        await node.send("DELETE", "/session?client=c", headers=SHOP)
+        await sessions[0]
+
+    with_nodes(nodes, check)
+
+
 def test_the_console_tells_nobody_the_names_of_tenants(nodes):
     async def check(federation):
         node = federation["a"]

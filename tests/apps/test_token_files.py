@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from contextlib import ExitStack
 from functools import partial
 
@@ -81,6 +82,27 @@ def test_whom_any_of_the_files_does_not_name_any_more_is_out(file):
         assert [knows(files, secret) for secret in ("first", "second", "third")] == [1, 0, 1]
 
     asyncio.run(check())
+
+
+def test_no_thread_to_read_with_leaves_the_old_ones_in_place(file, caplog):
+    """A machine that is out of them: it is told once, and the next look finds what is new."""
+
+    async def check():
+        files = TokenFiles([str(file)])
+        file.write_text(entry("two", "second"))
+        usual = threading.stack_size(1 << 62)
+        try:
+            for _ in range(2):
+                await files.look()
+        finally:
+            threading.stack_size(usual)
+        assert knows(files, "first")
+        await files.look()
+        assert knows(files, "second")
+
+    asyncio.run(check())
+    (told,) = warnings(caplog)
+    assert "can't start new thread" in told
 
 
 def test_what_breaks_the_watch_is_told_and_its_end_is_not(file):

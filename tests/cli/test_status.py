@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+
+from spillover.cli import node_calls
 
 NO_SUCH_PATH = b'{"reason": "not_found", "detail": "no such path"}'
 
@@ -42,6 +45,13 @@ def check_no_node(url, told):
 
 def test_nobody_there(free_url, told):
     check_no_node(free_url, told)
+
+
+def test_somebody_who_never_answers(told, monkeypatch):
+    """The same, after the time limit."""
+    monkeypatch.setattr(node_calls, "ANSWER_WITHIN_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        check_no_node(f"http://127.0.0.1:{listening.getsockname()[1]}", told)
 
 
 OTHERS = [

@@ -178,6 +178,25 @@ def test_what_may_have_run_goes_on_at_once_at_another_node_of_its_cluster(cluste
     assert came == asked
 
 
+def test_a_cluster_of_which_no_node_answers_leaves_the_outcome_unknown():
+    bed = Bed(A, B, C)
+    for url in (A, B):
+        bed.nodes.of_cluster(url, b"x")
+    bed.fail(unknown())
+    with pytest.raises(OutcomeUnknown):
+        bed._fail_on(unreached(), [])
+    assert bed.now_s < bed.retries.comeback_s
+    assert set(bed.asked) == {A, B}
+
+
+def test_what_is_to_run_at_most_once_goes_to_no_other_node_of_the_cluster():
+    bed = Bed(repeatable=False)
+    for url in (A, B):
+        bed.nodes.of_cluster(url, b"x")
+    with pytest.raises(OutcomeUnknown):
+        bed.fail(unknown())
+
+
 def test_what_is_to_run_at_most_once_is_not_sent_again_once_it_may_have_run():
     bed = Bed(repeatable=False)
     assert bed.fail(unreached()) == B

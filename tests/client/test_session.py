@@ -157,3 +157,17 @@ def test_a_session_begins_with_the_first_request_where_one_is_wanted(follow):
             assert ("GET /session" in asked) is follow
 
     run(main)
+
+
+def test_each_client_has_them_in_an_order_of_its_own():
+    """Where one node fails, not all go to one other. Those that it was given are all, until it
+    hears of others."""
+
+    async def main():
+        async with doors(1) as (door,), AsyncExitStack() as stack:
+            urls = [door.url, *(f"http://127.0.0.1:{port}" for port in range(1, 9))]
+            clients = [await stack.enter_async_context(following(*urls)) for _ in range(8)]
+            assert all(set(nodes.urls) == set(urls) for _, nodes in clients)
+            assert len({nodes.urls for _, nodes in clients}) > 1
+
+    run(main)

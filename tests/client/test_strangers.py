@@ -128,6 +128,25 @@ def test_a_cancel_that_breaks_with_its_connections_is_sent_once_more():
     run(main())
 
 
+def test_what_is_called_off_is_asked_for_until_it_is_there():
+    """The word of it may come to the node before the request does."""
+
+    async def main():
+        unknown = problem(404, "unknown_request")
+        async with (
+            scripted(b"", unknown, unknown, answer(200)) as server,
+            AsyncSpillover(server.url) as client,
+        ):
+            running = asyncio.create_task(client.run(1))
+            await until(lambda: server.seen)
+            running.cancel()
+            await until(lambda: len(server.seen) == 4)
+        name = server.seen[0][1]["idempotency-key"]
+        assert [words for words, _ in server.seen[1:]] == [f"DELETE /requests/{name}"] * 3
+
+    run(main())
+
+
 def test_under_overload_retries_stay_within_the_budget():
     async def main():
         retries = Retries(share=0.25, floor_per_s=0.0, rounds=2)
@@ -160,11 +179,34 @@ def test_a_job_of_a_node_that_is_gone_is_unknown(nowhere):
     run(main())
 
 
+def test_a_job_is_asked_again_when_its_node_stumbles():
+    async def main():
+        ended = {"id": "x", "state": "done", "result": 7, "cluster": "z", "path": ["z"], "hops": 0}
+        said = answer(200, {**ended, "timing_ms": {}})
+        stumbles = (RESET, problem(429, "queue_full"), answer(503, HTML, kind="text/html"))
+        async with scripted(*stumbles, said) as server, AsyncSpillover(server.url) as client:
+            assert (await client.job("x").result()).result == 7
+            assert len(server.seen) == 4
+
+    run(main())
+
+
+def test_a_job_whose_node_never_lets_it_wait_is_not_asked_in_a_spin():
+    async def main():
+        said = answer(200, {"id": "x", "state": "queued"})
+        async with scripted(said) as server, AsyncSpillover(server.url) as client:
+            with pytest.raises(TimeoutError, match=r"still queued after 0\.2 s"):
+                await client.job("x").result(timeout_s=0.2)
+            assert len(server.seen) <= 3
+
+    run(main())
+
+
 def test_a_node_that_cannot_be_asked_for_a_job_is_asked_again_for_so_long():
     async def main():
         async with (
             scripted(problem(503, "draining")) as server,
-            AsyncSpillover(server.url, retries=Retries(comeback_s=0.1)) as client,
+            AsyncSpillover(server.url, retries=Retries(comeback_s=0.3)) as client,
         ):
             with pytest.raises(OutcomeUnknown, match="cannot be asked"):
                 await client.job("x").state()

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from spillover.core.leases.records import Allocation, Grab, Registration, StoredLoad
 from spillover.model.lease_times import LEASE_BALANCES, LeaseTimes
-from support.few import examples
+from support.few import examples, in_soak
 
 TIMES = LeaseTimes()
 MEMBERS = st.sampled_from([("a", "i1"), ("a", "i2"), ("b", "i1"), ("c", "i1")])
@@ -151,7 +151,7 @@ class InAnyOrder(RuleBasedStateMachine):
 def test_redis_and_the_twin_agree(both):
     run_state_machine_as_test(
         lambda: InAnyOrder(both),
-        settings=settings(max_examples=examples(21), stateful_step_count=40),
+        settings=settings(max_examples=in_soak(30, examples(21)), stateful_step_count=40),
     )
 
 
@@ -238,5 +238,5 @@ def test_redis_and_the_twin_agree_from_any_state(both):
         for group in groups:
             await group.close()
 
-    for seed in range(examples(15)):
+    for seed in range(in_soak(20, examples(15))):
         asyncio.run(story(Random(seed), both()))

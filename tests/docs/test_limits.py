@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from spillover.client import calls, session
 from spillover.live.leases.renewal import guard, settings, supervisor
+from spillover.live.queue import client_wire as queue_client_wire
+
+
+def test_a_client_closes_connections_before_servers_do_and_connects_alike():
+    for client in (calls, queue_client_wire):
+        assert client.CONNECT_S == session.CONNECT_S == calls.CONNECT_S
+        assert client.IDLE_S_MAX == 4.0  # servers: 5 s, and more
+    assert calls.USER_TIMEOUT_S == session.USER_TIMEOUT_S
 
 
 def test_a_lease_bears_one_silent_connection_and_a_blocked_loop():

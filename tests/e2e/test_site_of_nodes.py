@@ -268,7 +268,7 @@ def test_nodes_that_are_all_told_to_end_as_clients_ask_them_end_at_once(bed, bac
 def test_a_node_is_not_drained_while_a_client_waits_for_another_nodes_answer(bed, backend, until):
     """Nor is it waited for when the client has gone."""
     _, urls = bed
-    body, named = {"payload": {"takes_s": 2.0}}, {"idempotency-key": name_of(1, "drains")}
+    body, named = {"payload": {"takes_s": 2.0 * slack()}}, {"idempotency-key": name_of(1, "drains")}
     where = urlsplit(urls["a/2"])
     client = HTTPConnection(where.hostname, where.port)
     client.request("POST", "/requests", json.dumps(body), named)

@@ -30,3 +30,8 @@ def all_in_soak(values: Iterable, few: int) -> list:
     """Returns the first few values, and all of them where there is time, in `make soak`."""
     values = [*values]
     return values if "SPILLOVER_SOAK_S" in os.environ else values[:few]
+
+
+def in_soak(many: int, few: int) -> int:
+    """Returns how many of something to take: many where there is time, in `make soak`."""
+    return many if "SPILLOVER_SOAK_S" in os.environ else few

@@ -226,3 +226,13 @@ async def test_a_line_for_one_neighbor_leaves_over_its_link():
         told.streams.say(neighbor, b"line\n")
     assert told.heard == ([], [])
     assert [len(link) for link in told.links.values()] == [1, 0]
+
+
+async def test_a_stream_too_many_of_a_neighbor_ends_its_oldest():
+    """Those of others go on."""
+    told = Told()
+    other = told.streams.open(1, partial(_take, []))
+    opened = [
+        told.streams.open(0, partial(_take, [])) for _ in range(told.streams.per_neighbor_max + 1)
+    ]
+    assert [stream.ended for stream in (other, *opened[:3])] == [False, True, False, False]
