@@ -30,14 +30,16 @@ OVER = NotDelivered("a node that drains has closed its door")
 
 
 class ScriptedSite:
-    """Node 1 of two, to which all names belong; node 2 gives these answers in turn, the last one
-    for ever. It is gone from the site after as many as `leaves_after`."""
+    """Node 1 of two, to which all names belong unless `owner` says otherwise; node 2 gives these
+    answers in turn, the last one for ever. It is gone from the site after as many as
+    `leaves_after`."""
 
     looked_up_max, passed_on_max = 3, 6
     may_have_moved, asks_others = True, False
 
-    def __init__(self, *told, leaves_after=None):
+    def __init__(self, *told, leaves_after=None, owner=1):
         self.told, self.asked, self._leaves_after = told, [], leaves_after
+        self._owner = owner
         self.siblings = Siblings(1, 1, 4, 0.0)
         self.siblings.woke(0.0)
         self.number, self.passed_on, self.looked_up = 1, 0, 0
@@ -62,7 +64,7 @@ class ScriptedSite:
         return [(number, 200, b'{"found":true}') for number in among]
 
     def owner(self, _):
-        return 1
+        return self._owner
 
     def is_over(self, _, error):
         return error is OVER
@@ -187,9 +189,13 @@ def test_a_node_that_drains_and_has_closed_its_door_is_not_waited_for(call):
 
 def test_a_name_is_refused_where_all_nodes_end_and_none_can_be_asked():
     """They would wait for each other until the time to drain ends. It may have run where an answer
-    was lost."""
-    for told, reason in ((FULL, "draining"), (BROKEN, "outcome_unknown")):
-        site = ScriptedSite(told)
+    was lost, and where the node to which the name belongs has closed its door."""
+    for told, owner, reason in (
+        (FULL, 1, "draining"),
+        (BROKEN, 1, "outcome_unknown"),
+        (OVER, 2, "outcome_unknown"),
+    ):
+        site = ScriptedSite(told, owner=owner)
         site.siblings.is_closed = True
         with pytest.raises(Problem) as refused:
             taken(site)

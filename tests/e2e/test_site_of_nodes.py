@@ -197,7 +197,7 @@ def test_a_node_ends_once_its_clients_have_the_answers_of_other_nodes(bed, backe
 
 
 def test_nodes_that_are_all_told_to_end_under_load_do_not_wait_for_each_other(bed, backend, until):
-    """Each client has its answer, or hears that its request has surely not run, and all processes
+    """Each client has its answer, or hears whether its request has surely not run, and all processes
     end as soon as what they run is done. Names belong to either node, also to that whose door is
     closed."""
     running, urls = bed
@@ -230,7 +230,8 @@ def test_nodes_that_are_all_told_to_end_under_load_do_not_wait_for_each_other(be
             client.result()
         until(lambda: not set(pids) & set(running.nodes().values()), 30.0, "the end of both")
     assert time.monotonic() - begun_s < 8.0 * slack()
-    assert set(told) <= {(200, None), (503, "draining")}
+    # Of a name of the other node it is not known whether that took it before it closed its door.
+    assert set(told) <= {(200, None), (503, "draining"), (502, "outcome_unknown")}
     assert runs_of(backend, "all-") == {1}
 
 

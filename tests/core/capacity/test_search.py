@@ -64,6 +64,20 @@ def test_a_peak_is_found_and_kept_to(best: int) -> None:
     assert asked.done / 60.0 >= 0.8 * rate(best)
 
 
+def test_even_services_that_begin_together_do_not_hide_that_more_are_borne() -> None:
+    """The first that ends of those that began together tells nothing of their rate."""
+    search, now_s, ends = CapacitySearch(1, 64, 8), 0.0, list[float]()
+    while now_s < 150.0:
+        bears = 8 if now_s < 60.0 else 32
+        while len(ends) < search.limit:
+            ends.append(now_s + 0.1 * max(1.0, (len(ends) + 1) / bears) ** 2)
+        search.is_full(now_s)
+        now_s = min(ends)
+        ends.remove(now_s)
+        search.ended(len(ends) + 1, 1, 0.0, now_s, is_good=True)
+    assert search.base > 20
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_larger_number_that_does_much_worse_is_left_before_its_measurement_ends(
     seed: int,

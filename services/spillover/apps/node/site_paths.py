@@ -184,8 +184,10 @@ class SitePaths:
                 raise Problem("outcome_unknown", detail, id=name, is_keyed=True)
             has_failed = has_failed or may_run
             if site.gives_up:
-                reason = "outcome_unknown" if has_failed else "draining"
-                detail = "all nodes of the cluster end, and none of them has answered"
+                # What came to a node while it drained may run elsewhere when its door is closed.
+                is_sure = owner == site.number and not has_failed
+                reason = "draining" if is_sure else "outcome_unknown"
+                detail = "all nodes of the cluster drain, and none of them has answered"
                 raise Problem(reason, detail, id=name, is_keyed=True)
             await asyncio.sleep(AGAIN_S)
         return False

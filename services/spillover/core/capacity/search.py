@@ -56,8 +56,13 @@ SLOW = 2.0
 good ends; it then ends with what it has."""
 
 EARLY = 1.25
-"""The number of times that a difference has to be as sure as at the end of a measurement for it to
-end sooner: it is looked at again and again."""
+"""How sure it has to be that a larger number does worse for its measurement to end sooner, as a
+multiple of what suffices at the end. It is more than 1 since that is looked at after each good
+end."""
+
+EVEN = 0.05
+"""The squared coefficient of variation of services below which those that began together end
+together: only whole cohorts of them show how many are done in a time."""
 
 NONE_DONE = 0.5
 """The number of good ends that none at all counts as: a rate of none has no logarithm."""
@@ -196,6 +201,8 @@ class CapacitySearch:
         step = self._step
         if step is None or step < 0.0 or self._todo or not window.done or not window.full_s:
             return False
+        if spread2 < EVEN and window.done % self.limit:
+            return False  # the others that began with these are about to end
         new = capacity.measured(window.done, window.full_s, spread2)
         both = self._known[self.base], new
         sure = EARLY * capacity.SURE

@@ -48,13 +48,7 @@ def work_for(node: NodeFacts, group: Group, handle: int, now_s: float) -> Visit 
     """Returns what to give of this group to a neighbor that asks; None if there is nothing."""
     if not node.may_send_away():
         return None
-    line: Iterable[Visit] = node.servers
-    if not group.is_alike:
-        # Where other groups wait for the same servers, it is counted as nearer to one than it is.
-        line = (visit for visit in node.servers if visit.group is group)
-    neighbor = group.neighbors.by_handle[handle]
-    there_s = neighbor.way_s + max(neighbor.ahead, 0) * neighbor.departure_s
-    return _better_off_with(neighbor, group, line, there_s, node.settings.max_hops, now_s)
+    return _better_off_at(node, group, group.neighbors.by_handle[handle], now_s)
 
 
 def first_to_go(node: NodeFacts, newcomer: Visit, decision: Decision, now_s: float) -> Visit | None:
@@ -114,20 +108,31 @@ def in_time_at(node: NodeFacts, visit: Visit, now_s: float) -> Neighbor | None:
 
 
 def probe_for(node: NodeFacts, handle: int, now_s: float) -> Visit | None:
-    """Returns the oldest request that waits and is better off at a neighbor that takes one probe;
-    None if there is none."""
+    """Returns the oldest request that waits and is better off at a neighbor that takes a probe, of
+    the first group of which it takes one; None if there is none."""
     if not node.may_send_away():
         return None
     for group in node.groups.all:
         neighbor = group.neighbors.by_handle[handle]
         if neighbor.invited:
-            there_s = neighbor.way_s + max(neighbor.ahead, 0) * neighbor.departure_s
-            max_hops = node.settings.max_hops
-            line = node.servers
-            visit = _better_off_with(neighbor, group, line, there_s, max_hops, now_s, probes=True)
+            visit = _better_off_at(node, group, neighbor, now_s, probes=True)
             if visit is not None:
                 return visit
     return None
+
+
+def _better_off_at(
+    node: NodeFacts, group: Group, neighbor: Neighbor, now_s: float, *, probes: bool = False
+) -> Visit | None:
+    """Returns the oldest request of a group that waits and is better off at a neighbor, by the
+    neighbor's own queue; None if there is none."""
+    line: Iterable[Visit] = node.servers
+    if not group.is_alike:
+        # Where other groups wait for the same servers, it is counted as nearer to one than it is.
+        line = (visit for visit in node.servers if visit.group is group)
+    there_s = neighbor.way_s + max(neighbor.ahead, 0) * neighbor.departure_s
+    max_hops = node.settings.max_hops
+    return _better_off_with(neighbor, group, line, there_s, max_hops, now_s, probes=probes)
 
 
 def is_stranded(visit: Visit) -> bool:

@@ -1007,8 +1007,8 @@ class NodeMachine(NodeFacts):
         """Has a request that waits find out whether work still fails at a neighbor that asks for
         that, or is on trial. Else nobody would before the next request comes, and that may be long,
         if servers here are stuck."""
-        report = neighbor.report
-        asks = neighbor.there.degraded or (report is not None and report.invites)
+        report, on_trial = neighbor.report, neighbor.there.degraded and not neighbor.degraded
+        asks = on_trial or (report is not None and report.invites)
         if asks and not (self.health.here.degraded or self.servers.down):
             visit = asking.probe_for(self, neighbor.handle, now_s)
             if visit is not None:

@@ -245,8 +245,9 @@ class Siblings:
 
     def is_done(self, sibling: int) -> bool:
         """Returns whether a sibling whose port refuses connections is done draining. It closes its
-        door once nothing is under way there but its own questions to others, or its time to drain
-        is over, and takes no names from then on. What it remembers ends with it."""
+        door once nothing is left of what it had when it began but its own questions to others, or
+        its time to drain is over, and takes no names from then on. What it remembers ends with
+        it."""
         one = self.known.get(sibling)
         return one is not None and one.load is not None and one.load.leaves
 
