@@ -197,7 +197,7 @@ def test_a_node_ends_once_its_clients_have_the_answers_of_other_nodes(bed, backe
 
 
 def test_nodes_that_are_all_told_to_end_under_load_do_not_wait_for_each_other(bed, backend, until):
-    """Each client has its answer, or hears whether its request has surely not run, and all processes
+    """Each client has its answer or hears whether its request has surely not run, and all processes
     end as soon as what they run is done. Names belong to either node, also to that whose door is
     closed."""
     running, urls = bed

@@ -55,8 +55,8 @@ KIND_PARTS = 2
 together with the method."""
 
 _ONE_OF_MANY = re.compile(rb"[0-9]+|(?=[^0-9]*[0-9])[0-9A-Fa-f-]{8,}")
-"""A part of a path that names one thing among many, by a number or a hexadecimal id: it is no kind of
-its own."""
+"""A part of a path that names one thing among many, by a number or a hexadecimal id. It is no kind
+of its own."""
 
 _SERVER_NAMES = frozenset(
     {b"idempotency-key", b"spillover-deadline-ms", b"spillover-priority", b"spillover-type",
