@@ -15,7 +15,7 @@ help:
 	@echo "make demo    five clusters on this machine, isolated and networked (ARGS=... for spillover demo)"
 	@echo "make testbed five clusters in containers, with Redis and dashboards (ARGS=... for services)"
 	@echo "make check   style, types, import rules, tests that start no process: two minutes and a half"
-	@echo "make test    style, then all tests that wait on conditions, types among them (ARGS=... for pytest)"
+	@echo "make test    style, then all tests that wait on conditions (ARGS=... for pytest)"
 	@echo "make realtime  the tests that are bound to real time, on a machine that is otherwise idle"
 	@echo "make soak    ten minutes of mixed load and faults, and overload for minutes (SPILLOVER_SOAK_S=600)"
 	@echo "make dashboards  write dashboards/grafana/*.json anew"
@@ -34,7 +34,7 @@ check: .venv/.complete
 	@$(MAKE) -j2 style types collected
 	@$(MAKE) quick
 
-# Types are one of the tests then (tests/test_types.py).
+# Types take a core for a minute on a clean checkout: `make check` and .ci/run look at them.
 test: .venv/.complete
 	@$(MAKE) -j2 style collected
 	@$(MAKE) all-tests

@@ -37,7 +37,7 @@ hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
 TESTS = Path(__file__).parent
 WHOLE_PROCESSES = {TESTS / name for name in ("containers", "dashboards", "e2e", "realtime", "soak")}
 """Directories whose tests start whole processes, and that `make check` does not even read."""
-FIRST = ("e2e", "dashboards", "test_types.py")
+FIRST = ("e2e", "dashboards")
 """The places whose tests begin first, in order: each of them takes long, and all others fill the
 gaps at the end."""
 REAL_SERVERS = {"redis_server", "redis_servers"}

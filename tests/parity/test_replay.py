@@ -155,10 +155,10 @@ def driven(seeds, made, policy):
 @pytest.mark.slow
 def test_simulated_lives_with_unlike_servers_through_the_live_driver():
     """Tokens that change, servers that go down and jobs of types, command by command."""
-    seen = driven(range(12, 18), unlike, "adaptive")
+    seen = driven(range(12, 24), unlike, "adaptive")
     for kind in (ev.TokensSet, ev.ServersDown, ev.ServersUp, ev.NotStarted, "restarts", *ASKING):
         assert seen[kind], (kind, seen)
-    assert seen[ev.Start] > 150
+    assert seen[ev.Start] > 300
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,12 @@ import pytest
 
 from spillover.policy.overflow import choosers
 
-pytestmark = pytest.mark.processes
+IS_LONG = bool({"SPILLOVER_SOAK_S", "SPILLOVER_REQUIRE_ALL"} & os.environ.keys())
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(not IS_LONG, reason="time to compile all rules anew (`make soak`)"),
+]
 
 TOY = """
 from spillover.policy.overflow.base import KEEP

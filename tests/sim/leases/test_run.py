@@ -27,7 +27,7 @@ def test_what_is_even_stays_where_it_is(partitions, troubles):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("challenges", "periods"), [("all", 150), ("one", 300)])
+@pytest.mark.parametrize(("challenges", "periods"), [("all", 150), ("one", 500)])
 def test_the_blogs_rule_under_load_moves_hundreds_for_nothing(challenges, periods):
     """Its confession; and without load, with halves read for waits, the tie at one apart."""
     scene = {"nodes": 4, "periods": periods, "rule": "blog", "challenges": challenges}

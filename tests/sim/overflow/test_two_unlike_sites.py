@@ -11,7 +11,7 @@ from spillover.sim.overflow.run import run_overflow
 from spillover.sim.overflow.shared import run_shared
 from support import unlike_sites
 
-SEEDS = range(1, 3)
+SEEDS = range(1, 7)
 
 
 @pytest.fixture(scope="module")
