@@ -74,7 +74,7 @@ realtime: .venv/.complete
 soak: .venv/.complete
 	SPILLOVER_SOAK_S=$${SPILLOVER_SOAK_S:-600} $(BIN)/pytest -s tests/soak \
 	    tests/realtime/test_overload.py tests/realtime/test_cancellations.py tests/realtime/test_malformed.py \
-	    tests/e2e/test_configuration.py tests/apps/test_proxy_cancels.py \
+	    tests/realtime/test_configuration.py tests/apps/test_proxy_cancels.py \
 	    tests/realtime/test_killed_streams.py tests/e2e/test_real_services.py \
 	    tests/realtime/test_lease_redis_random.py tests/apps/test_tls_garbage.py tests/sim \
 	    tests/apps/test_proxy_chains.py \
@@ -84,7 +84,7 @@ soak: .venv/.complete
 	    tests/apps/test_schemathesis.py \
 	    tests/core tests/policy tests/parity tests/contract $(ARGS)
 	SPILLOVER_FAULTS_TLS=1 $(BIN)/pytest -s tests/realtime/test_faults.py \
-	    tests/realtime/test_faults_links.py tests/e2e/test_faults_processes.py \
+	    tests/realtime/test_faults_links.py tests/realtime/test_faults_processes.py \
 	    tests/realtime/test_faults_surroundings.py $(ARGS)
 
 dashboards: .venv/.complete
