@@ -24,8 +24,9 @@ To change the protocol:
   is /peer/vN/..., that another version is answered with 400 and the header of TOLD, and the header
   by which a node says who it is (`identity.HELLO`).
 
-`tests/realtime/test_mixed_versions.py` runs the last release beside this tree, and what this tree would
-be with other versions. Say in `services/docs/operations.md` what an upgrade asks of operators.
+`tests/realtime/test_mixed_versions.py` runs the last release beside this tree, and what this tree
+would be with other versions. Say in `services/docs/operations.md` what an upgrade asks of
+operators.
 
 Since version 2 a connection says once who calls. In version 3 requests that are handed over share
 connections: `GET` of SHARED asks for one, and frames follow (`frames`). Where something on the way
