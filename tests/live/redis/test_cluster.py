@@ -85,7 +85,7 @@ def test_a_member_ends_where_another_server_has_its_keys(cluster, spillover, tmp
     assert member.stderr.count("Traceback") == 0
 
 
-def test_a_node_and_a_client_say_so_once_and_go_on(cluster, nodes, caplog):
+def test_a_node_says_so_once_and_it_and_its_clients_go_on(cluster, nodes, caplog):
     code, url = cluster
 
     async def main():
@@ -100,7 +100,6 @@ def test_a_node_and_a_client_say_so_once_and_go_on(cluster, nodes, caplog):
             given = {"redis_url": url, "federation": topology.name, "follow": True}
             async with AsyncSpillover(node.url, **given) as client:
                 assert (await client.run({})).cluster == "a"
-                await until(lambda: said(AWAY) == 2)
 
     def said(words):
         told = [one.getMessage() for one in caplog.records]
