@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from spillover.inputs.topology_file import load_topology
@@ -9,6 +11,7 @@ from spillover.live.handlers.http.upstreams import Upstreams
 from spillover.model.errors import InputError
 from spillover.model.upstream_urls import passed_to
 from support.federation import run
+from support.lying_service import lying_service
 from support.passed_requests import get, post
 from support.proxy_doors import in_front
 
@@ -62,6 +65,21 @@ def test_each_of_several_urls_gets_its_own_and_a_name_is_what_is_proven():
     assert told("pass") == [(None, "10.0.0.1"), (None, "b.example")]
     assert told("url") == [(b"10.0.0.1", "10.0.0.1"), (b"b.example:8443", "b.example")]
     assert told(NAMED) == [(NAMED.encode(), "models.example")] * 2
+
+
+@pytest.mark.parametrize(("method", "host"), [("GET", "url"), ("HEAD", NAMED)])
+async def test_a_service_is_asked_whether_it_is_well_by_the_host_that_is_said(method, host):
+    async with lying_service() as service:
+        service.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+        service.answer += b"ok" if method == "GET" else b""
+        upstreams = Upstreams(passed_to(f"proxy:{service.url}"), 1, 0.1, lambda _: None, host=host)
+        told = asyncio.Future()
+        upstreams.ask(method, "/health", told.set_result)
+        assert await told
+        head, _ = service.seen.pop()
+        own = service.url.removeprefix("http://") if host == "url" else host
+        assert lines_of(head, b"host") == [b"Host: " + own.encode()]
+        await upstreams.close()
 
 
 @pytest.mark.parametrize("host", ["", "a b", "http://x", "x:0", "x:99999", "x/y", "[::g]"])

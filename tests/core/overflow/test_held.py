@@ -53,6 +53,19 @@ def test_neighbors_are_refused_first_and_told_of_it(story):
     assert refusal(node.arrive(4, path=("b",), size_bytes=100)) is None
 
 
+def test_a_large_request_that_did_not_fit_is_forgotten_as_others_end():
+    """Smaller ones may be all that come."""
+    held = HeldBytes(LIMIT)
+    held.request_bytes = 300
+    held.move(400, 400)
+    held.move(0)
+    assert not held.takes_foreign
+    for _ in range(11):
+        held.request_bytes += 10
+        held.release(10)
+    assert held.takes_foreign
+
+
 def kept(names, *sizes, keyed=True):
     """Entries that have ended with answers of these sizes."""
     for size in sizes:

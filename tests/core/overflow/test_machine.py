@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.health import SLOW_START_SHARE
-from spillover.core.overflow.held import UNLIMITED_BYTES
+from spillover.core.overflow.held import UNLIMITED_BYTES, WANTED_KEPT, WANTED_PARTS
 from spillover.core.overflow.machine import REST_S_MAX, REST_S_MIN, NodeMachine
 from spillover.core.overflow.parting import PART_S_MAX, PART_S_MIN
 from spillover.core.overflow.settings import NodeSettings
@@ -644,7 +644,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
 
     def on_give_back(self, command):
         """A neighbor's request goes back undone: it is here, and has run nowhere."""
-        visit = self.visits.pop(command.ref)
+        visit = self.end(command)
         assert command.reason is Refusal.DEGRADED
         assert not visit.is_home
         assert command.origin == visit.event.origin
@@ -782,8 +782,12 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert (visit.state, visit.asked[-1]) == ("away", command.neighbor)
         assert not visit.answering
 
+    def end(self, command):
+        self.wanted_bytes = self.wanted_bytes * WANTED_KEPT // WANTED_PARTS
+        return self.visits.pop(command.ref)
+
     def on_reply(self, command, event):
-        visit = self.visits.pop(command.ref)
+        visit = self.end(command)
         outcome = command.answer.outcome
         assert command.origin == visit.event.origin
         if visit.answering:

@@ -212,6 +212,18 @@ def test_a_site_whose_nodes_all_start_divides_its_servers_at_once() -> None:
     assert one.owners == other.owners == {1, 2}
 
 
+def test_a_node_that_starts_as_another_one_ends_waits_for_those_it_has_not_heard() -> None:
+    """It was asked for a view by the one that has ended since, and does not know of the others."""
+    node = Siblings(3, 3, 5, 0.0)
+    hello(node, 1, view=(3, 1))
+    node.heard(1, Prepare((4, 1)), 0.0)
+    node.lost(1, 0.1, is_dead=True)
+    node.woke(ABSENT_S - 0.01)
+    assert (node.share, node.is_settled) == (0, False)
+    node.woke(ABSENT_S)
+    assert (node.share, node.is_settled) == (5, True)
+
+
 def test_a_node_alone_waits_for_the_others_before_it_takes_all_servers() -> None:
     node = Siblings(2, 2, 5, 10.0)
     node.woke(10.0 + ABSENT_S - 0.01)

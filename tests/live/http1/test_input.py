@@ -66,7 +66,7 @@ def test_of_many_paths_a_few_are_remembered_and_all_are_right():
 @pytest.mark.parametrize(
     ("method", "path", "headers"),
     [
-        ("HEAD", "/", ()),
+        ("CONNECT", "/", ()),
         ("GET / HTTP/1.1\r\nX", "/", ()),
         *(("GET", path, ()) for path in ("", "x", "/ x", "/\r\nX: 1", "/\n", "/\u00e9", "/\0")),
         *(("GET", "/", [(b"X", value)]) for value in (b"1\r\nY: 2", b"1\n", b"\r", b"\0")),

@@ -23,6 +23,7 @@ from spillover.live.overflow.frames.frame import (
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.protocol import SHARED, UPGRADE
 from spillover.live.overflow.shared_calls import NOT_LEFT, SharedCalls
+from spillover.live.overflow.shared_connection import CALLEE
 from spillover.live.overflow.wire import Caller
 from support.secure_federation import SecureFederation
 
@@ -389,3 +390,19 @@ async def test_of_who_leaves_short_answers_unread_nothing_more_is_read(nodes, mo
             assert refused == number
             assert b"too_large" in await reader.readexactly(length)
         writer.close()
+
+
+async def test_what_a_neighbor_left_unread_that_is_gone_is_held_no_more(nodes):
+    """Nor what is answered to it as its requests are cancelled."""
+    async with nodes.Federation(pair(nodes)) as federation:
+        a, held = await occupied(nodes, federation)
+        b = federation["b"]
+        away = [asyncio.ensure_future(a.post({"service_ms": LONG_MS})) for _ in range(4)]
+        await nodes.until(lambda: b.machine.servers.busy == len(away))
+        (line,) = shared_of(b).open[CALLEE]
+        line.pause_writing()  # as the loop says where the other end does not read
+        line.transport.abort()
+        await nodes.until(lambda: not shared_of(b).open[CALLEE] and not b.machine.servers.busy)
+        assert b.shell.room.moving.bytes == 0
+        for one in (held, *away):
+            one.cancel()

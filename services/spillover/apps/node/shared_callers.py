@@ -102,8 +102,10 @@ class SharedCaller(SharedConnection):
         """The requests that are under way, by their numbers."""
         self._unread_refusals = 0
         """The number of requests that were refused because the neighbor has not read."""
+        self._shuts_down = False
         self._has_ended = False
         """Whether nothing more is sent."""
+        self._is_lost = False
         self._moving_bytes = 0
         """The number of bytes here that count as moving."""
         self._timer: asyncio.TimerHandle | None = None
@@ -122,6 +124,9 @@ class SharedCaller(SharedConnection):
 
     def shutdown(self) -> None:
         """End the connection once all that is under way is answered."""
+        if self._shuts_down:
+            return
+        self._shuts_down = True
         self._callee.leave()
         self.write_soon()
         self._loop.call_later(LAST_WORDS_S, self._end_if_done)
@@ -196,7 +201,8 @@ class SharedCaller(SharedConnection):
         for timer in (self._timer, self._unread):
             if timer is not None:
                 timer.cancel()
-        self._shell.room.moving.add(-self._moving_bytes)
+        self._is_lost = True
+        self._tell_moving()
         refs, self._refs = self._refs, {}
         for ref in refs.values():
             self._shell.requests.foreign.abandon(ref)
@@ -287,12 +293,10 @@ class SharedCaller(SharedConnection):
     def _count(self) -> None:
         """Count the bytes of requests that are not whole, and the bytes that the neighbor does not
         read. Requests for which there is no room are refused."""
-        callee, out, moving = self._callee, self.out, self._shell.room.moving
-        unread_bytes = out.unsent_bytes if out.is_blocked else 0
-        moving.add(callee.held_bytes + unread_bytes - self._moving_bytes)
-        self._moving_bytes = callee.held_bytes + unread_bytes
+        self._tell_moving()
+        callee, moving = self._callee, self._shell.room.moving
         if callee.held_bytes and moving.is_too_much:
-            wanted_bytes = callee.held_bytes
+            wanted_bytes = max(one.whole_bytes for one in callee.begun.values())
             self._refuse(list(callee.begun), "queue_full")
             self._shell.feed(BytesMoving(moving.bytes, wanted=wanted_bytes))
         elif callee.begun and self._timer is None:
@@ -311,11 +315,17 @@ class SharedCaller(SharedConnection):
         for number in numbers:
             self._callee.refuse(number, wire.encode_refused(reason))
         self.write_soon()
-        moved_bytes = self._callee.held_bytes + (
-            self.out.unsent_bytes if self.out.is_blocked else 0
-        )
-        self._shell.room.moving.add(moved_bytes - self._moving_bytes)
-        self._moving_bytes = moved_bytes
+        self._tell_moving()
+
+    def _tell_moving(self) -> None:
+        """Tell the node how many bytes are here. Once the connection is lost, there are none, also
+        of answers that come later."""
+        moving_bytes = 0
+        if not self._is_lost:
+            unread_bytes = self.out.unsent_bytes if self.out.is_blocked else 0
+            moving_bytes = self._callee.held_bytes + unread_bytes
+        self._shell.room.moving.add(moving_bytes - self._moving_bytes)
+        self._moving_bytes = moving_bytes
 
     def _complain(self, what: str, reason: str) -> None:
         neighbor = "" if self.peer is None else self.peer.caller.cluster

@@ -15,6 +15,10 @@ UNLIMITED_BYTES = 2**62
 RESERVE_SHARE = 8
 """The limit divided by this is reserved for answers: those that arrive and those that are kept."""
 
+WANTED_KEPT, WANTED_PARTS = 15, 16
+"""The share of `wanted_bytes` that is left after a request has ended, as a fraction: half of it
+after eleven."""
+
 
 class HeldBytes:
     """The held bytes, and their limits. A neighbor's request may use nine tenths of what a client's
@@ -29,7 +33,8 @@ class HeldBytes:
         self.moving_bytes = 0
         self.wanted_bytes = 0
         """The size in bytes of the neighbor's request that last did not fit: less room counts as
-        none."""
+        none. It shrinks with each request that ends (`release`), since no neighbor asks whether a
+        smaller one would fit."""
         self.use(limit_bytes)
 
     def use(self, limit_bytes: int) -> None:
@@ -63,6 +68,12 @@ class HeldBytes:
         self.moving_bytes = moving_bytes
         if wanted_bytes and self.can_fit(wanted_bytes, False):
             self.wanted_bytes = wanted_bytes
+
+    def release(self, size_bytes: int) -> None:
+        """Count a request of this size no more, as it has ended."""
+        self.request_bytes -= size_bytes
+        if self.wanted_bytes:
+            self.wanted_bytes = self.wanted_bytes * WANTED_KEPT // WANTED_PARTS
 
     def refusal(self, size_bytes: int, is_home: bool) -> Refusal | None:
         """Returns why a request of this size is not taken now; None if it fits."""

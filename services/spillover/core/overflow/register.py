@@ -116,7 +116,7 @@ class Register:
         del self.visits[visit.ref]
         if self.due and self.due[0][1] == visit.ref:
             self._find_next()
-        self.held.request_bytes -= visit.request.size_bytes
+        self.held.release(visit.request.size_bytes)
         if not visit.is_home:
             self._foreign["cancelled" if outcome is Outcome.CANCELLED else "answered"] += 1
         elif outcome is None:

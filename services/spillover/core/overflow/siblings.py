@@ -589,7 +589,9 @@ class Siblings:
         """Returns whether a view of those who are up needs to wait for nobody else."""
         loads = [one.load for one in self.known.values() if one.load is not None]
         missed = self.known.keys() | self._heard_of | self._unmet
-        is_first = self._promised == NO_VIEW and all(load.view == NO_VIEW for load in loads)
+        # A view that was asked for by a node which has ended is none that anybody has been in.
+        asked = NO_VIEW if self._promised[1] == self.number else self._promised
+        is_first = self.view == NO_VIEW and all(load.view in (NO_VIEW, asked) for load in loads)
         until_s = max([s for one, s in self._back_by_s.items() if one not in up], default=-math.inf)
         if not (missed - up or (is_first and not up >= self._ever)):
             self._patience_s = math.inf

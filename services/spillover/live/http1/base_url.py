@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from spillover.live.http1.written import named_lines
 from spillover.model.errors import InputError
 
-METHODS = frozenset({"DELETE", "GET", "OPTIONS", "PATCH", "POST", "PUT"})
-"""HEAD and CONNECT are missing on purpose: their answers are framed by other rules."""
+METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+"""CONNECT is missing on purpose: what follows its answer is no HTTP."""
 
 PORTS = {"http": 80, "https": 443}
 
@@ -26,10 +26,15 @@ _OF_FRAMING = re.compile(rb"(?im)^(?:host|content-length|transfer-encoding|conne
 
 class BaseUrl:
     """A base URL, `http://HOST[:PORT][/PREFIX]` or the same with `https`, and headers that go with
-    each request. Raises InputError if it is no such thing, and ValueError for headers that cannot
-    be sent."""
+    each request. The server is told `host` as its own, or what the URL says. Raises InputError if
+    it is no such thing, and ValueError for headers that cannot be sent."""
 
-    def __init__(self, base_url: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        host: str | None = None,
+    ) -> None:
         expected = f"expected http://HOST[:PORT][/PREFIX] or https://..., got {base_url!r}"
         try:
             parts = urlsplit(base_url)
@@ -47,7 +52,8 @@ class BaseUrl:
         self.host = parts.hostname
         self.port = port
         self._prefix = prefix
-        self._same_lines = b"Host: %b\r\n%b" % (parts.netloc.encode(), _header_lines(headers))
+        told = (host or parts.netloc).encode()
+        self._same_lines = b"Host: %b\r\n%b" % (told, _header_lines(headers))
         self._starts: dict[tuple[str, str], bytes] = {}
 
     def head(

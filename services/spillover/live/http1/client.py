@@ -69,8 +69,8 @@ class HttpClient:
     `user_timeout_s` is how long the other end may be gone without a word before the connection is
     given up (see `keepalive`). Given `writes`, requests leave
     together at the end of the loop's turn. Given `moving`, answers count there while they come.
-    `headers` go with each request. `make_connection` makes connections of another kind, for
-    exchanges that are given to `dispatch`.
+    `headers` go with each request, and `host` in place of the url's. `make_connection` makes
+    connections of another kind, for exchanges that are given to `dispatch`.
 
     With `https://` there are handshakes by `tls` (None: whom the system trusts), in which the other
     end has to prove that it is `server_name` (None: the url's host); a few at once, others wait
@@ -88,6 +88,7 @@ class HttpClient:
         base_url: str,
         *,
         headers: Sequence[tuple[bytes, bytes]] = (),
+        host: str | None = None,
         connections_max: int = 20_000,
         idle_s_max: float = IDLE_S_MAX,
         keeping: Keeping = KEEPING,
@@ -104,7 +105,7 @@ class HttpClient:
         on_tls_failure: Callable[[str], None] | None = None,
         make_connection: Callable[[ConnectionOwner], Connection] | None = None,
     ) -> None:
-        self._server = BaseUrl(base_url, headers)
+        self._server = BaseUrl(base_url, headers, host)
         if tls is not None and not self._server.is_secure:
             raise InputError("base URL", "", f"expected https://, got {base_url!r}")
         self._securing: Securing | None = None

@@ -91,8 +91,8 @@ class Upstream:
         self.name = url.name
         self.origin = url.origin
         self.authority = url.origin.partition("//")[2].encode()
-        is_named = host not in (PASS_HOST, URL_HOST)
-        told = host.encode() if is_named else self.authority
+        self._named = None if host in (PASS_HOST, URL_HOST) else host
+        told = self._named.encode() if self._named else self.authority
         self.host = None if host == PASS_HOST else told
         """The `Host` that it gets in place of the client's."""
         self.place = place
@@ -128,8 +128,14 @@ class Upstream:
             excerpt_bytes=SAID_LIMIT_BYTES + 1,
             moving=moving,
             make_connection=make_connection or (lambda pool: Connection(pool, None, moving, known)),
-            server_name=urlsplit(f"//{host}").hostname if is_named else None,
+            host=self._named,
+            server_name=self._server_name,
         )
+
+    @property
+    def _server_name(self) -> str | None:
+        """Returns whom it has to prove to be with TLS; None for its URL's host."""
+        return urlsplit(f"//{self._named}").hostname if self._named else None
 
     def is_down(self, error: NotDelivered, began_s: float, now_s: float) -> bool:
         """Returns whether an attempt to reach it that failed so says that it is down."""
@@ -150,7 +156,13 @@ class Upstream:
 
     async def asked(self, method: str, target: str) -> bool:
         """Ask on a connection of its own, and return whether the answer is 2xx."""
-        client = HttpClient(self.origin, connections_max=1, body_limit_bytes=RESULT_LIMIT_BYTES)
+        client = HttpClient(
+            self.origin,
+            connections_max=1,
+            body_limit_bytes=RESULT_LIMIT_BYTES,
+            host=self._named,
+            server_name=self._server_name,
+        )
         try:
             answer = await client.request(method, target, timeout_s=ASK_TIMEOUT_S)
         except PeerError:
@@ -392,7 +404,8 @@ class Upstreams:
 
     async def _ask(self, method: str, target: str, told: Callable[[bool], None]) -> None:
         asked = [one.asked(method, target) for one in self._all if one.up]
-        told(any(await asyncio.gather(*asked)))
+        answers = await asyncio.gather(*asked, return_exceptions=True)  # a bug is no good news
+        told(any(answer is True for answer in answers))
 
     async def close(self) -> None:
         for task in self._looking:

@@ -68,6 +68,11 @@ class RequestFrames:
     anew_bytes: int = 0
     """The bytes of `allowed_bytes` that were asked for since, and are not held back."""
 
+    @property
+    def whole_bytes(self) -> int:
+        """Returns how long the message is that has begun to come."""
+        return sum(map(len, self.told)) + self.left_bytes
+
     def begin(self, kind: int, told: bytes, now_s: float) -> bytes | None:
         """Begin to receive a message, with the frame that begins it. Returns the whole message if
         that is all. Raises BadFrame."""
