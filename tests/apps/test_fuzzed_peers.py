@@ -43,6 +43,7 @@ from support.fuzzed import Fuzzed
 from support.loop import turn, until
 from support.rogue_node import RogueNode
 from support.rogue_producer import ID, RogueProducer
+from support.talking import talking
 
 FIRST = int(os.environ.get("SPILLOVER_SEED", "1"))
 SOAK_S = float(os.environ.get("SPILLOVER_SOAK_S", "0"))
@@ -333,7 +334,6 @@ class RogueServers:
                     await writer.drain()
                     await turn(0)
                 break
-        writer.close()
 
     def _line(self, number):
         self.said += 1
@@ -345,6 +345,17 @@ class RogueServers:
         return fuzz.message(kind) + b"\n"
 
 
+def _following(stack, number, urls, clients):
+    """Start a client's session, which ends with the stack."""
+    machine = ClientSession(f"c{number}", urls, Random(number))
+    shell = SessionShell(
+        f"c{number}", machine, clients.__getitem__, lambda: None, clients.__contains__
+    )
+    shell.start()
+    stack.push_async_callback(shell.close)
+    return shell
+
+
 def test_a_session_bears_whatever_its_servers_announce(nodes, no_bug):
     for seed in seeds():
 
@@ -352,31 +363,22 @@ def test_a_session_bears_whatever_its_servers_announce(nodes, no_bug):
             errors = []
             asyncio.get_running_loop().set_exception_handler(lambda _, told: errors.append(told))
             rogue = RogueServers(seed)
-            servers = [await asyncio.start_server(rogue.talk, "127.0.0.1", 0) for _ in range(3)]
-            rogue.urls += [
-                f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}" for server in servers
-            ]
-            clients = {url: HttpClient(url) for url in rogue.urls}
-            shells = []
-            for number in range(20):
-                machine = ClientSession(f"c{number}", rogue.urls, Random(number))
-                shell = SessionShell(
-                    f"c{number}", machine, clients.__getitem__, lambda: None, clients.__contains__
+            async with AsyncExitStack() as stack:
+                for _ in range(3):
+                    server = await stack.enter_async_context(talking(rogue.talk))
+                    rogue.urls.append(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+                clients = {url: HttpClient(url) for url in rogue.urls}
+                for client in clients.values():
+                    stack.push_async_callback(client.close)
+                shells = [_following(stack, number, rogue.urls, clients) for number in range(20)]
+                await until(
+                    lambda: rogue.said >= COUNT and any(shell.losses for shell in shells),
+                    limit_s=LIMIT_S,
                 )
-                shell.start()
-                shells.append(shell)
-            await until(
-                lambda: rogue.said >= COUNT and any(shell.losses for shell in shells),
-                limit_s=LIMIT_S,
-            )
-            assert sum(shell.lies for shell in shells) > COUNT / 20
-            for server in servers:
-                server.close()
-            for shell in shells:
-                await shell.close()
-            for client in clients.values():
-                await client.close()
+                assert sum(shell.lies for shell in shells) > COUNT / 20
             print(f"SPILLOVER_SEED={seed}: {rogue.said} lines")  # noqa: T201
+            left = asyncio.all_tasks() - {asyncio.current_task()}
             assert not errors
+            assert not left
 
         nodes.run(main, limit_s=LIMIT_S)

@@ -205,6 +205,7 @@ EXAMPLES = {
         [get(host=b""), get(b"Host: i"), get(host=b"Host: h i\r\n"), get(host=b"Host: h:x\r\n"),
          get(target=b"http:///", host=b"Host:\r\n"), get(host=b"Host: a@b\r\n")],
     ),
+    Rule.FRAGMENT: ([], [get(target=b"/a#b"), get(target=b"/a?b#"), get(target=b"#"), get(target=b"http://h/#a")]),
     Rule.TARGET: ([], [get(target=b"a"), get(target=b"*"), get(target=b"ftp://h/")]),
     Rule.METHOD: (
         [],

@@ -21,6 +21,7 @@ from spillover.model.request import DONE, Answer
 from support.fuzzed import ODD, Fuzzed
 from support.loop import turn
 from support.malformed import BATCH, Sender
+from support.talking import talking
 
 LINES_AT_ONCE = 50
 PIECES_MAX = 40
@@ -78,16 +79,12 @@ class RogueNode:
         self._hello = hello_of(wire.Caller(name, home, "test"))
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._talk, "127.0.0.1", self._port)
-        self._talks: set[asyncio.Task[None]] = set()
+        self._talking = talking(self._talk, self._port)
+        await self._talking.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for talk in self._talks:
-            talk.cancel()
-        if self._talks:
-            await asyncio.wait(self._talks)
+        await self._talking.__aexit__(None, None, None)
 
     async def call(self, count: int) -> None:
         """Make so many calls; raises AssertionError for an answer that must not be."""
@@ -126,16 +123,9 @@ class RogueNode:
     # --- what it is asked ---------------------------------------------------------------------
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._talks.add(task)
-        try:
-            with suppress(*GONE):
-                while await self._answer(reader, writer):
-                    await writer.drain()
-        finally:
-            self._talks.discard(task)
-            writer.close()
+        with suppress(*GONE):
+            while await self._answer(reader, writer):
+                await writer.drain()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).lower()

@@ -15,6 +15,7 @@ from spillover.live.queue import client_wire, wire
 from support.fuzzed import ODD, Fuzzed
 from support.malformed import BATCH
 from support.rogue_node import GONE, Caller
+from support.talking import talking
 
 STATUSES = (*[200] * 6, 202, 202, 204, 303, 303, 400, 404, 429, 500, 503)
 ID = "liar"
@@ -37,20 +38,16 @@ class RogueProducer:
             "OfferBody.probe_id": self._take,
             "OfferBody.producer": lambda: ID,
         }
-        self._talks: set[asyncio.Task[None]] = set()
         self.url = ""
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._talk, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._talking = talking(self._talk)
+        server = await self._talking.__aenter__()
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for talk in self._talks:
-            talk.cancel()
-        if self._talks:
-            await asyncio.wait(self._talks)
+        await self._talking.__aexit__(None, None, None)
 
     def calls_to(self, url: str) -> Caller:
         """Returns what calls its peer."""
@@ -75,16 +72,9 @@ class RogueProducer:
         return head % (path.encode(), len(body)) + body
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._talks.add(task)
-        try:
-            with suppress(*GONE):
-                while await self._answer(reader, writer):
-                    await writer.drain()
-        finally:
-            self._talks.discard(task)
-            writer.close()
+        with suppress(*GONE):
+            while await self._answer(reader, writer):
+                await writer.drain()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).lower()

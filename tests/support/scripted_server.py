@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 
 from spillover.live.overflow.protocol import SHARED
+from support.talking import talking
 
 STARTS_S = 20.0
 
@@ -95,15 +96,10 @@ class Scripted:
 async def scripted(*answers, tls=None):
     """A server for as long as the block lasts; of https with a context."""
     script = Scripted(answers)
-    server = await asyncio.start_server(script.talk, "127.0.0.1", 0, ssl=tls)
     scheme = "http" if tls is None else "https"
-    script.url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    try:
+    async with talking(script.talk, ssl=tls) as server:
+        script.url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         yield script
-    finally:
-        server.close()
-        script.hang_up()
-        await server.wait_closed()
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from spillover.live.membership.session_wire import (
     encode_head,
     encode_parting,
 )
-from support.loop import until
+from support.loop import turn, until
 from support.scripted_server import answer, scripted
 
 BEGUN = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n"
@@ -234,6 +234,39 @@ async def test_who_is_let_go_of_before_it_has_answered_is_not_kept():
         await shell.close()
         assert shell._streams == {}
         assert [words.partition(" ")[0] for words, _ in servers[0].seen] == ["GET"]
+
+
+class LetInLast:
+    """A client whose node lets it in between the end of the attempt and its task's."""
+
+    def __init__(self):
+        self.parting = asyncio.get_running_loop().create_future()
+        self.asked = []
+
+    async def stream_lines(self, _, hear, **__):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            hear(line("http://x:1"))
+
+    def request(self, *asked, **_):
+        self.asked.append(asked)
+        return self.parting
+
+
+async def test_who_is_let_in_as_it_ends_still_leaves_with_a_word():
+    client, machine = LetInLast(), Recorded(["http://x:1"])
+    shell = SessionShell("me", machine, lambda _: client, lambda: None)
+    shell.start()
+    await turn(0)
+    closing = asyncio.create_task(shell.close())
+    await until(lambda: client.asked)
+    await turn()
+    assert not closing.done()
+    client.parting.set_result(None)
+    await closing
+    assert client.asked == [("DELETE", "/session?client=me&attempt=1")]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_who_takes_too_long_is_let_go_of_and_the_next_one_asked():

@@ -28,6 +28,7 @@ CHUNKED = -1
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _START = re.compile(rb"(%b) ([!-\"$-~\x80-\xff]+) HTTP/([0-9])\.([0-9])" % _TOKEN)
+_FRAGMENT = re.compile(rb"%b [!-~\x80-\xff]*#[!-~\x80-\xff]* HTTP/[0-9]\.[0-9]" % _TOKEN)
 _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?@]*)((?:[/?].*)?)")
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
 _ANSWER = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: (.*))?")
@@ -152,7 +153,7 @@ def _expects(lines: Sequence[bytes]) -> bool:
 def _start_of(start: bytes) -> tuple[str, bytes, bool]:
     line = _START.fullmatch(start)
     if line is None:
-        raise Malformed(Rule.FIRST_LINE)
+        raise Malformed(Rule.FIRST_LINE if _FRAGMENT.fullmatch(start) is None else Rule.FRAGMENT)
     method, target, major, minor = line.groups()
     if major != b"1":
         raise Malformed(Rule.VERSION)

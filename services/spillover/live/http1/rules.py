@@ -134,6 +134,10 @@ class Rule(Enum):
         "no `Host:` in HTTP/1.1, more than one, or one that is none", NOT_THERE, 400,
         "Host: expected once"
     )
+    FRAGMENT = (
+        "`#` in a target", NOT_THERE, 400,
+        "target: expected no `#`: it and what follows are for the client alone"
+    )
     TARGET = (
         "a target without `/` before it, `*` but of `OPTIONS`", NOT_THERE, 400,
         "expected a target that starts with /"

@@ -125,6 +125,8 @@ class SessionShell:
         for task in streams:
             task.cancel()
         await asyncio.gather(*streams, return_exceptions=True)
+        if self._farewells:  # to who let it in before its attempt had ended
+            await asyncio.wait(self._farewells)
         self._timers.close()
 
     def _on_failure(self, error: BaseException) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from spillover.live.http1.framing import Chunked
 from spillover.live.http1.heads import (
     CHUNKED,
-    FRAMING,
     NEVER_OF_THE_HOP,
     OF_THE_HOP,
     OURS,
@@ -175,7 +174,7 @@ def passed_head(answer: AnswerHead) -> PassedHead:
     status, reason, fields, names, options, length, body, *_ = answer
     dropped = _dropped(options) | _OURS_ALONE
     if status < 200 or status == 204:  # clients take a length for a fault there
-        fields = _kept(fields, names, dropped | FRAMING, None)
+        fields = _kept(fields, names, dropped | {b"content-length"}, None)
     elif _tells_length_oddly(answer) or not dropped.isdisjoint(names):
         kept = dropped - {b"trailer"} if isinstance(body, Chunked) else dropped
         fields = _kept(fields, names, kept, length)
