@@ -11,7 +11,6 @@ from contextlib import aclosing
 from functools import partial
 from os import PathLike
 from random import Random
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeVar, overload
 
 from spillover.client import wire
@@ -268,12 +267,7 @@ class AsyncSpillover:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and not issubclass(kind, Exception):  # Ctrl-C, a task cancelled
             self._give_up_unnamed()
         await self.close()
