@@ -37,14 +37,9 @@ from spillover.deployment.containers import (
     secret_of,
 )
 from spillover.deployment.files import drop_stale, put_files
-from spillover.deployment.kubernetes import (
-    SITE_FILES,
-    TLS_TOPOLOGY,
-    TOKENS_SECRET,
-    KubernetesSettings,
-    kubernetes_files,
-)
+from spillover.deployment.kubernetes import SITE_FILES, TLS_TOPOLOGY, kubernetes_files
 from spillover.deployment.kubernetes_queue import FILE as QUEUE_FILE
+from spillover.deployment.manifests import TOKENS_SECRET, KubernetesSettings
 from spillover.deployment.ports import FIRST_PORT, LAST_PORT, Ports, publish
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
