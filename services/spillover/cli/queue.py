@@ -20,7 +20,7 @@ from spillover.cli.parsing import add_log_format, add_tokens, address
 from spillover.cli.tls_options import add_tls_options, tls_files
 from spillover.commandline.api_token import Headers, add_token_file, token_headers
 from spillover.commandline.option_types import above_zero, at_least_zero, whole_number
-from spillover.commandline.parsing import add_command
+from spillover.commandline.parsing import add_command, add_json
 from spillover.core.queue.settings import ProducerSettings
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
@@ -71,11 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--end-with-stdin", action="store_true",
         help="end at once when standard input ends: whoever started the producer has died",
     )  # fmt: skip
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="accepted for symmetry: once ready, one JSON line is on stdout in any case",
-    )
+    add_json(parser, "accepted for symmetry: once ready, one JSON line is on stdout in any case")
     add_tls_options(
         parser,
         "the producer's certificate in PEM, with which all that it says and hears is TLS",

@@ -14,6 +14,7 @@ import uvloop
 from spillover.cli.parsing import add_log_format
 from spillover.commandline.api_token import add_token_file, read_secret
 from spillover.commandline.option_types import above_zero, at_least_zero, whole_number
+from spillover.commandline.parsing import add_json
 from spillover.commandline.trusting import add_ca_file
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
@@ -69,11 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--drain-timeout-s", type=at_least_zero, default=30.0, metavar="S",
         help="wait at most so many seconds after SIGTERM for objects under way; then they go back",
     )  # fmt: skip
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="accepted for symmetry: at the end, one JSON line is on stdout in any case",
-    )
+    add_json(parser, "accepted for symmetry: at the end, one JSON line is on stdout in any case")
     add_log_format(parser)
     add_token_file(parser)
     add_ca_file(parser)

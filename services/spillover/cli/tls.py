@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillover.cli.parsing import whole_number_in
-from spillover.commandline.parsing import add_command
+from spillover.commandline.parsing import add_command, add_json
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.certified_names import problem_with_federation
@@ -103,7 +103,7 @@ def _configure_check(commands: Any) -> None:
         "--days-left", type=whole_number_in(0, DAYS_MAX), default=DAYS_LEFT, metavar="DAYS",
         help="complain of certificates that hold for fewer days",
     )  # fmt: skip
-    check.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+    add_json(check, "print one JSON object on stdout")
 
 
 def _add_topology(parser: argparse.ArgumentParser) -> None:
@@ -136,7 +136,7 @@ def _add_making(parser: argparse.ArgumentParser, *, overwrites: bool = False) ->
     )  # fmt: skip
     if not overwrites:
         parser.add_argument("--force", action="store_true", help="replace keys that are there")
-    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+    add_json(parser, "print one JSON object on stdout")
 
 
 def run(options: argparse.Namespace) -> int:

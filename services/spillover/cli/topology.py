@@ -15,7 +15,7 @@ import spillover
 from spillover.certificates.names import check_topology
 from spillover.cli.parsing import whole_number_in
 from spillover.commandline.option_types import above_zero, whole_number
-from spillover.commandline.parsing import add_command
+from spillover.commandline.parsing import add_command, add_json
 from spillover.deployment.compose import (
     CERTIFICATES,
     ComposeSettings,
@@ -120,10 +120,7 @@ def _add_shared(
     )  # fmt: skip
     parser.add_argument("--tls", action="store_true", help=tls_help)
     parser.add_argument("--force", action="store_true", help="replace files that are there")
-    parser.add_argument(
-        "--json", action="store_true",
-        help="print what was written as one JSON object",
-    )  # fmt: skip
+    add_json(parser, "print what was written as one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -29,6 +29,7 @@ from spillover.cli.parsing import (
 from spillover.cli.typed_lines import typed_lines
 from spillover.cli.up_told import commands, curl, invitation
 from spillover.commandline.option_types import whole_number
+from spillover.commandline.parsing import add_json
 from spillover.inputs.api_tokens import load_api_tokens
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
@@ -83,10 +84,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=whole_number, metavar="N", help="make the nodes' random choices repeatable"
     )
-    parser.add_argument(
-        "--json", action="store_true",
-        help="print one JSON line on stdout once all are ready",
-    )  # fmt: skip
+    add_json(parser, "print one JSON line on stdout once all are ready")
     add_end_options(parser)
     parser.add_argument(
         "--tls", action="store_true",
