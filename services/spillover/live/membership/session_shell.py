@@ -22,13 +22,7 @@ from spillover.core.membership.client_session import ClientSession
 from spillover.live.engine.timers import Timers
 from spillover.live.http1.client import HttpClient
 from spillover.live.http1.outgoing import StreamRefused
-from spillover.live.membership.session_wire import (
-    LINE_LIMIT_BYTES,
-    SESSION,
-    SILENCE_S,
-    MalformedLine,
-    decode_line,
-)
+from spillover.live.membership import session_wire as wire
 from spillover.live.process.logs import Message
 from spillover.model.addresses import may_be_led_to
 from spillover.model.errors import InputError, PeerError
@@ -57,7 +51,7 @@ class SessionShell:
         may_ask: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self._may_ask = may_ask
-        self._path = f"{SESSION}?client={quote(name, safe='')}"
+        self._path = f"{wire.SESSION}?client={quote(name, safe='')}"
         self._machine = machine
         self._client_of = client_of
         self._loop = asyncio.get_running_loop()
@@ -164,7 +158,7 @@ class SessionShell:
             hear = partial(self._hear, attempt)
             path = self._path_of(attempt)
             await self._client_of(url).stream_lines(
-                path, hear, line_limit_bytes=LINE_LIMIT_BYTES, silence_s=SILENCE_S
+                path, hear, line_limit_bytes=wire.LINE_LIMIT_BYTES, silence_s=wire.SILENCE_S
             )
         except StreamRefused as refused:
             if refused.status in NOT_LET_IN:
@@ -195,8 +189,8 @@ class SessionShell:
             self._feed(ev.Connected(attempt, told))
             return
         try:
-            said = decode_line(line)
-        except MalformedLine as error:
+            said = wire.decode_line(line)
+        except wire.MalformedLine as error:
             self.lies += 1
             self._tell(self._streams[attempt][0].url, error)
             return
@@ -236,8 +230,8 @@ class _Watched:
 def _read_first(line: bytes) -> ev.Announcement:
     """Raises PeerError for what no node says first."""
     try:
-        told = decode_line(line)
-    except MalformedLine as error:
+        told = wire.decode_line(line)
+    except wire.MalformedLine as error:
         raise PeerError(f"it is no node: {error}") from None
     if not isinstance(told, ev.Announcement) or not told.can_be_meant:
         raise PeerError("it is no node: expected an announcement with a list of servers first")
