@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillover.cli.parsing import whole_number_in
+from spillover.commandline.output import tell
 from spillover.commandline.parsing import add_command, add_json
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
@@ -317,7 +317,7 @@ def _tell_made(
         print(f"{directory.path / cluster}  {', '.join(leaf.names)}  until {leaf.not_after}")
     for ca in cas:
         print(f"{ca.place}  {ca.subject}  until {ca.not_after}")
-    _say(
+    tell(
         f"each node gets the three files of its directory, nobody {directory.path / 'ca.key'}: "
         f"`spillover tls check {directory.path}` tells what is there"
     )
@@ -342,7 +342,3 @@ def _tell_found(found: list[CheckResult], *, as_json: bool) -> int:
         for warning in one.warnings:
             print(f"  warning      {warning}")
     return 0 if is_right else 1
-
-
-def _say(line: str) -> None:
-    print(f"spillover: {line}", file=sys.stderr)

@@ -38,6 +38,12 @@ def add_command(
     return parser
 
 
+def run_subcommand(options: argparse.Namespace) -> int:
+    """Run what `add_command` was given for the command that was named; its exit status."""
+    status: int = options.command(options)
+    return status
+
+
 def add_json(
     parser: argparse.ArgumentParser, does: str = "print one JSON object instead of a table"
 ) -> None:
