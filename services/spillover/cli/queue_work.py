@@ -22,7 +22,7 @@ from spillover.live.process.stopping import StopSignals, has_returned
 from spillover.live.queue.consumer_shell import CLOSE_S
 from spillover.live.queue.consuming import Consumer, consume
 from spillover.live.queue.work import QueueWork
-from spillover.model.errors import InputError
+from spillover.model.errors import InputError, blamed_on
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster
 from spillover.model.trust import CA_VARIABLE
@@ -126,19 +126,15 @@ async def _work(consumer: Consumer, options: argparse.Namespace) -> dict[str, An
     finally:
         stopping.cancel()
         await work.close()
-    try:
+    with blamed_on("--handler"):
         await running
-    except InputError as error:
-        raise InputError("--handler", "", error.expected) from None
     return {"done": work.done, "given_back": work.given_back}
 
 
 def _work_of(consumer: Consumer, options: argparse.Namespace) -> QueueWork:
     """Returns the work, which belongs to the running loop."""
-    try:
+    with blamed_on("--handler"):
         return QueueWork(consumer, pool_of(options), "--handler", options.deadline_ms / 1e3)
-    except InputError as error:
-        raise InputError("--handler", "", error.expected) from None
 
 
 def pool_of(options: argparse.Namespace) -> Cluster:

@@ -33,7 +33,7 @@ from spillover.model.arguments import (
     checked_seconds,
     wrong,
 )
-from spillover.model.errors import InputError, SpilloverError
+from spillover.model.errors import InputError, SpilloverError, blamed_on
 
 if TYPE_CHECKING:
     from spillover.live.membership.store import ConfigurationStore
@@ -342,10 +342,8 @@ def checked_urls(nodes: object) -> list[str]:
 def _checked_url(url: object, name: str) -> str:
     if not isinstance(url, str):
         raise wrong(name, "a url", url)
-    try:
+    with blamed_on(name):
         return BaseUrl(url).url
-    except InputError as error:
-        raise InputError(name, "", error.expected) from None
 
 
 def read_answer(call: Call, node: str, response: Response) -> Answer:
