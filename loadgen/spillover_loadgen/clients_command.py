@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from spillover.commandline.option_types import above_zero, at_least_zero, whole_number
+from spillover.commandline.parsing import add_json, add_seed
 from spillover.commandline.terminal import listed, open_console, say, show_table, table_of
 from spillover.model.errors import InputError
 from spillover_loadgen.clients_driver import RULES, ClientsLoad
@@ -51,11 +52,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--service-ms", type=at_least_zero, default=5.0, metavar="MS",
         help="the service time of each request, for the handlers sleep and spin",
     )  # fmt: skip
-    parser.add_argument(
-        "--seed", type=whole_number, default=1, metavar="N",
-        help="the seed of all draws",
-    )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    add_seed(parser)
+    add_json(parser, "print the result as one JSON object")
 
 
 def load_of(options: argparse.Namespace) -> ClientsLoad:

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, TypeVar
 from spillover.commandline.api_token import Headers, add_token_file, token_headers
 from spillover.commandline.option_types import above_zero
 from spillover.commandline.output import take_all_characters
-from spillover.commandline.parsing import OneLineParser
+from spillover.commandline.parsing import OneLineParser, add_json
 from spillover.commandline.trusting import add_ca_file
 from spillover.live.process.beginning import end_by_default
 from spillover.model.errors import InputError, RunError, SpilloverError
@@ -107,7 +107,7 @@ def _add_sending_options(run: argparse.ArgumentParser) -> None:
     add_ca_file(run)
     add_token_file(run)
     run.add_argument("--out", metavar="FILE", help="write one JSON line for each request")
-    run.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    add_json(run, "print the result as one JSON object")
 
 
 def _targets(options: argparse.Namespace, kind: str = "cluster") -> dict[ClusterId, str]:

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from spillover.commandline.option_types import above_zero, at_least_zero, whole_number
+from spillover.commandline.parsing import add_json, add_seed
 from spillover.commandline.terminal import listed, open_console, say, show_table, table_of
 from spillover.model.errors import InputError
 from spillover_loadgen.queue_driver import QueueLoad
@@ -53,11 +54,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--deadline-ms", type=above_zero, default=30_000.0, metavar="MS",
         help="the time for which an object waits for a place",
     )  # fmt: skip
-    parser.add_argument(
-        "--seed", type=whole_number, default=1, metavar="N",
-        help="the seed of all times",
-    )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    add_seed(parser, "all times")
+    add_json(parser, "print the result as one JSON object")
 
 
 def load_of(options: argparse.Namespace) -> QueueLoad:

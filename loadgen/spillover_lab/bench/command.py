@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spillover.cli.parsing import some_of, whole_number_in
-from spillover.commandline.option_types import whole_number
+from spillover.commandline.parsing import add_json, add_seed
 from spillover.commandline.terminal import open_console, say
 from spillover.model.topology import DEFAULT_POLICY
 from spillover.policy.overflow.choosers import POLICY_NAMES
@@ -29,10 +29,7 @@ MISSING = "\N{EN DASH}"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("name", choices=BENCHES, metavar="NAME", help=", ".join(BENCHES))
-    parser.add_argument(
-        "--seed", type=whole_number, default=1, metavar="N",
-        help="the seed of the load",
-    )  # fmt: skip
+    add_seed(parser, "the load")
     parser.add_argument(
         "--runs", type=whole_number_in(1, RUNS_MAX), metavar="N",
         help="run each side so often, each time with another seed; medians are shown, for "
@@ -61,10 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="for tokens: share the jobs over so many copies of the pool side by side (default: "
         "as many as keep 0.7 of all cores busy)",
     )  # fmt: skip
-    parser.add_argument(
-        "--json", action="store_true",
-        help="print one JSON object instead of a table",
-    )  # fmt: skip
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,7 +11,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from spillover.commandline.option_types import above_zero, whole_number
+from spillover.commandline.option_types import above_zero
+from spillover.commandline.parsing import add_json, add_seed
 from spillover.commandline.terminal import listed
 from spillover.inputs.topology_file import load_topology
 from spillover.model.errors import InputError
@@ -46,10 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--policy", choices=NETWORKED_POLICIES, default="paper",
         help="let the networked run decide by this policy",
     )  # fmt: skip
-    parser.add_argument(
-        "--seed", type=whole_number, default=1, metavar="N",
-        help="the seed of the workload",
-    )  # fmt: skip
+    add_seed(parser, "the workload")
     parser.add_argument("--quick", action="store_true", help="run one burst only, under 30 s")
     parser.add_argument(
         "--time-scale", type=above_zero, default=1.0, metavar="X",
@@ -59,10 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--report", type=Path, default=Path("spillover-demo.html"), metavar="FILE",
         help="write the HTML report to this file",
     )  # fmt: skip
-    parser.add_argument(
-        "--json", action="store_true",
-        help="print one JSON object instead of a table",
-    )  # fmt: skip
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

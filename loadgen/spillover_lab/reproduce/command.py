@@ -14,7 +14,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from spillover.cli.parsing import whole_number_in
-from spillover.commandline.option_types import whole_number
+from spillover.commandline.parsing import add_json, add_seed
 from spillover.commandline.terminal import open_console, say
 from spillover.model.errors import InputError
 from spillover.model.extras import check_extra
@@ -47,10 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--full", action="store_true", help="run as long as the documents did: much longer"
     )
-    parser.add_argument(
-        "--seed", type=whole_number, default=1, metavar="N",
-        help="the seed of all draws",
-    )  # fmt: skip
+    add_seed(parser)
     parser.add_argument(
         "--jobs", type=whole_number_in(1, JOBS_MAX), default=2, metavar="N",
         help="compute in so many processes",
@@ -59,10 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--fresh", action="store_true",
         help="compute again what is in the directory already",
     )  # fmt: skip
-    parser.add_argument(
-        "--json", action="store_true",
-        help="print one JSON object instead of a table",
-    )  # fmt: skip
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -42,7 +42,7 @@ from spillover.live.tls.material import (
 )
 from spillover.live.tls.rehearsal import why_refused
 from spillover.model.certified_names import certified_name, same_name
-from spillover.model.errors import InputError, RunError
+from spillover.model.errors import InputError, RunError, blamed_on
 from spillover.model.topology import Topology
 
 ANSWER_WITHIN_S = 5.0
@@ -206,10 +206,8 @@ def check_url(url: str, ca_file: str | None, wanted: Wanted, now: datetime) -> l
     along, and the CA by which it is believed. Raises RunError where there is no TLS, InputError for
     a file without CAs."""
     found = CheckResult(url, wanted.expected)
-    try:
+    with blamed_on("WHAT"):
         BaseUrl(url)
-    except InputError as error:
-        raise InputError("WHAT", "", error.expected) from None
     shown = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     shown.check_hostname = False
     shown.verify_mode = ssl.CERT_NONE  # it is told, and judged below

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ from spillover.cli.node_calls import (
     calls_of,
 )
 from spillover.cli.parsing import whole_number_in
-from spillover.commandline.parsing import add_command
+from spillover.commandline.output import tell
+from spillover.commandline.parsing import add_command, run_subcommand
 from spillover.core.membership.changes import differences, filled, refuse_fixed, unusual
 from spillover.inputs.builtin import BUILTIN_NAMES
 from spillover.inputs.topology_file import load_topology, read_told, short_text
@@ -40,6 +40,8 @@ _OF_THE_FILE = "body.topology."
 """A node that refuses a topology puts this before the field."""
 
 _FILE_HELP = "the topology: a YAML file, or a built-in name"
+
+run = run_subcommand
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -82,12 +84,6 @@ def _add(
     return parser
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the subcommand; its exit status."""
-    status: int = options.command(options)
-    return status
-
-
 def _get(options: argparse.Namespace) -> int:
     told = call_once(options, "GET", CONFIG, is_configuration)
     if options.json:
@@ -96,8 +92,7 @@ def _get(options: argparse.Namespace) -> int:
     print(told["topology"], end="")
     lost = told.get("superseded")
     if isinstance(lost, dict):
-        line = f"version {lost.get('version')} that was set here was superseded; it is in --json"
-        print(f"spillover: {line}", file=sys.stderr)
+        tell(f"version {lost.get('version')} that was set here was superseded; it is in --json")
     return 0
 
 
@@ -131,7 +126,7 @@ async def _set_at(options: argparse.Namespace) -> int:
 def _warn(lines: object) -> None:
     """Print what is seldom meant in a change that is made nevertheless."""
     for line in lines if isinstance(lines, list) else []:
-        print(f"spillover: unusual: {line}", file=sys.stderr)
+        tell(f"unusual: {line}")
 
 
 def _told_better(refused: ProblemAnswered, source: str, if_version: int) -> Exception:

@@ -26,7 +26,7 @@ from spillover.cli.parsing import (
 )
 from spillover.cli.tls_options import add_tls_options, tls_files
 from spillover.commandline.option_types import above_zero, whole_number
-from spillover.commandline.parsing import add_command
+from spillover.commandline.parsing import add_command, add_json, run_subcommand
 from spillover.core.leases.machine import LEAVE_TIMES_MAX
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
@@ -52,6 +52,8 @@ move partitions where the stored counts say so, renew leases, and fence late mem
 (blog), for comparison only: nothing is renewed, nobody is fenced, and handlers get 0 for an epoch,
 so that sinks let everybody in
 """
+
+run = run_subcommand
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -95,10 +97,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     member.add_argument(
         "--seed", type=whole_number, metavar="N", help="make the member's draws repeatable"
     )
-    member.add_argument(
-        "--json", action="store_true",
-        help="accepted for symmetry: each event is a JSON line on stdout in any case",
-    )  # fmt: skip
+    add_json(member, "accepted for symmetry: each event is a JSON line on stdout in any case")
     add_log_format(member)
     for name, added in added_commands(below="lease").items():
         module = added.load()
@@ -114,12 +113,6 @@ def _add_service_options(member: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_tls_options(member, "the certificate of its service in PEM, which is https then", None)
     add_tokens(member)
-
-
-def run(options: argparse.Namespace) -> int:
-    """Run the subcommand; its exit status."""
-    status: int = options.command(options)
-    return status
 
 
 def _bind(text: str) -> tuple[str, int] | None:

@@ -44,7 +44,7 @@ from spillover.live.overflow.shell import NodeShell
 from spillover.live.process.logs import configure_logs
 from spillover.live.process.stopping import has_returned
 from spillover.model.certified_names import certified_name
-from spillover.model.errors import InputError
+from spillover.model.errors import InputError, blamed_on
 from spillover.model.extras import check_extra
 from spillover.model.nearest import did_you_mean
 from spillover.model.topology import NODES_MAX, Cluster, Topology
@@ -281,10 +281,8 @@ def _store(url: str | Path | None, topology: Topology) -> ConfigurationStore | N
         expected = "expected a topology with a name: the configuration is kept under it"
         raise InputError("--config-redis", "", expected)
     check_extra("--config-redis", "leases", "redis")
-    try:
+    with blamed_on("--config-redis"):
         return ConfigurationStore(url, topology.name)
-    except InputError as error:
-        raise InputError("--config-redis", "", error.expected) from None
 
 
 def _credentials(

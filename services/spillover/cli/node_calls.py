@@ -14,6 +14,7 @@ from spillover.cli.node_answers import is_node
 from spillover.cli.parsing import node_url
 from spillover.commandline.api_token import Headers as Headers  # noqa: PLC0414 - of those who call
 from spillover.commandline.api_token import add_token_file, token_headers
+from spillover.commandline.parsing import add_json
 from spillover.commandline.trusting import add_ca_file
 from spillover.live.http1.client import HttpClient
 from spillover.model.errors import NotDelivered, PeerError, RunError
@@ -25,7 +26,7 @@ ANSWER_WITHIN_S = 3.0
 def add_call_options(parser: argparse.ArgumentParser, called: str, json_help: str) -> None:
     """Declare the URL of whoever is `called`, and how to call there and to show the answer."""
     parser.add_argument("url", type=node_url, metavar="URL", help=called)
-    parser.add_argument("--json", action="store_true", help=json_help)
+    add_json(parser, json_help)
     add_ca_file(parser)
     add_token_file(parser)
 

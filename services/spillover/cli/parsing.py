@@ -21,7 +21,7 @@ from spillover.commandline.option_types import (
 )
 from spillover.live.redis.address import read_url_file
 from spillover.model.addresses import is_plain_url
-from spillover.model.errors import InputError
+from spillover.model.errors import InputError, blamed_on
 from spillover.model.extras import check_extra
 from spillover.model.lease_times import LeaseTimes
 from spillover.model.nearest import did_you_mean
@@ -100,10 +100,8 @@ def redis_url(
         return given or os.environ.get(REDIS_VARIABLE) or None
     if given:
         raise InputError("--redis-url-file", "", f"expected without an address in {option}")
-    try:
+    with blamed_on("--redis-url-file"):
         read_url_file(file)
-    except InputError as error:
-        raise InputError("--redis-url-file", "", error.expected) from None
     return Path(file)
 
 

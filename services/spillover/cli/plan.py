@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from spillover.commandline.option_types import above_zero
+from spillover.commandline.parsing import add_json
 from spillover.commandline.terminal import open_console, say, table_of
 from spillover.inputs.topology_file import load_topology
 from spillover.model.schedule import Schedule
@@ -46,10 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--p99-ms", type=above_zero, required=True, metavar="X",
         help="the time that 99 of 100 requests of every site shall take at most",
     )  # fmt: skip
-    parser.add_argument(
-        "--json", action="store_true",
-        help="print one JSON object instead of a table",
-    )  # fmt: skip
+    add_json(parser)
     add_schedule_options(parser)
 
 

@@ -12,6 +12,7 @@ from spillover.cli.models.progress import progress_bar
 from spillover.cli.parsing import node_url, whole_number_in
 from spillover.cli.pool_measured import Measured, measure
 from spillover.commandline.option_types import above_zero
+from spillover.commandline.parsing import add_json
 from spillover.commandline.terminal import open_console, say, show_table, table_of
 from spillover.inputs.pool_file import load_pool
 from spillover.inputs.yaml_file import shown_path
@@ -81,10 +82,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--plot", metavar="FILE",
         help="draw the curve to this file: .png, .svg or .pdf",
     )  # fmt: skip
-    parser.add_argument(
-        "--json", action="store_true",
-        help="print one JSON object instead of a table",
-    )  # fmt: skip
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ from spillover.cli.parsing import add_log_format, add_tokens, address
 from spillover.cli.tls_options import add_tls_options, tls_files
 from spillover.commandline.api_token import Headers, add_token_file, token_headers
 from spillover.commandline.option_types import above_zero, at_least_zero, whole_number
-from spillover.commandline.parsing import add_command
+from spillover.commandline.parsing import add_command, add_json, run_subcommand
 from spillover.core.queue.settings import ProducerSettings
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
@@ -33,6 +33,8 @@ from spillover.model.errors import InputError
 from spillover.model.topology import CLUSTER_ID
 
 OBJECT_LIMIT_BYTES = 16 * 1024 * 1024
+
+run = run_subcommand
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,11 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--end-with-stdin", action="store_true",
         help="end at once when standard input ends: whoever started the producer has died",
     )  # fmt: skip
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="accepted for symmetry: once ready, one JSON line is on stdout in any case",
-    )
+    add_json(parser, "accepted for symmetry: once ready, one JSON line is on stdout in any case")
     add_tls_options(
         parser,
         "the producer's certificate in PEM, with which all that it says and hears is TLS",
@@ -131,12 +129,6 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         "--retry-max-ms", type=at_least_zero, default=60_000.0, metavar="MS",
         help="let an object rest for at most so long",
     )  # fmt: skip
-
-
-def run(options: argparse.Namespace) -> int:
-    """Run the command; its exit status."""
-    status: int = options.command(options)
-    return status
 
 
 def _run_producer(options: argparse.Namespace) -> int:

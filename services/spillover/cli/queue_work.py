@@ -14,6 +14,7 @@ import uvloop
 from spillover.cli.parsing import add_log_format
 from spillover.commandline.api_token import add_token_file, read_secret
 from spillover.commandline.option_types import above_zero, at_least_zero, whole_number
+from spillover.commandline.parsing import add_json
 from spillover.commandline.trusting import add_ca_file
 from spillover.live.process.line_writer import LineWriter
 from spillover.live.process.logs import configure_logs
@@ -21,7 +22,7 @@ from spillover.live.process.stopping import StopSignals, has_returned
 from spillover.live.queue.consumer_shell import CLOSE_S
 from spillover.live.queue.consuming import Consumer, consume
 from spillover.live.queue.work import QueueWork
-from spillover.model.errors import InputError
+from spillover.model.errors import InputError, blamed_on
 from spillover.model.ids import ClusterId
 from spillover.model.topology import Cluster
 from spillover.model.trust import CA_VARIABLE
@@ -69,11 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--drain-timeout-s", type=at_least_zero, default=30.0, metavar="S",
         help="wait at most so many seconds after SIGTERM for objects under way; then they go back",
     )  # fmt: skip
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="accepted for symmetry: at the end, one JSON line is on stdout in any case",
-    )
+    add_json(parser, "accepted for symmetry: at the end, one JSON line is on stdout in any case")
     add_log_format(parser)
     add_token_file(parser)
     add_ca_file(parser)
@@ -129,19 +126,15 @@ async def _work(consumer: Consumer, options: argparse.Namespace) -> dict[str, An
     finally:
         stopping.cancel()
         await work.close()
-    try:
+    with blamed_on("--handler"):
         await running
-    except InputError as error:
-        raise InputError("--handler", "", error.expected) from None
     return {"done": work.done, "given_back": work.given_back}
 
 
 def _work_of(consumer: Consumer, options: argparse.Namespace) -> QueueWork:
     """Returns the work, which belongs to the running loop."""
-    try:
+    with blamed_on("--handler"):
         return QueueWork(consumer, pool_of(options), "--handler", options.deadline_ms / 1e3)
-    except InputError as error:
-        raise InputError("--handler", "", error.expected) from None
 
 
 def pool_of(options: argparse.Namespace) -> Cluster:

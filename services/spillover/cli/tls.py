@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -13,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillover.cli.parsing import whole_number_in
-from spillover.commandline.parsing import add_command
+from spillover.commandline.output import tell
+from spillover.commandline.parsing import add_command, add_json
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
 from spillover.model.certified_names import problem_with_federation
@@ -103,7 +103,7 @@ def _configure_check(commands: Any) -> None:
         "--days-left", type=whole_number_in(0, DAYS_MAX), default=DAYS_LEFT, metavar="DAYS",
         help="complain of certificates that hold for fewer days",
     )  # fmt: skip
-    check.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+    add_json(check, "print one JSON object on stdout")
 
 
 def _add_topology(parser: argparse.ArgumentParser) -> None:
@@ -136,7 +136,7 @@ def _add_making(parser: argparse.ArgumentParser, *, overwrites: bool = False) ->
     )  # fmt: skip
     if not overwrites:
         parser.add_argument("--force", action="store_true", help="replace keys that are there")
-    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+    add_json(parser, "print one JSON object on stdout")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -317,7 +317,7 @@ def _tell_made(
         print(f"{directory.path / cluster}  {', '.join(leaf.names)}  until {leaf.not_after}")
     for ca in cas:
         print(f"{ca.place}  {ca.subject}  until {ca.not_after}")
-    _say(
+    tell(
         f"each node gets the three files of its directory, nobody {directory.path / 'ca.key'}: "
         f"`spillover tls check {directory.path}` tells what is there"
     )
@@ -342,7 +342,3 @@ def _tell_found(found: list[CheckResult], *, as_json: bool) -> int:
         for warning in one.warnings:
             print(f"  warning      {warning}")
     return 0 if is_right else 1
-
-
-def _say(line: str) -> None:
-    print(f"spillover: {line}", file=sys.stderr)

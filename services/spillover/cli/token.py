@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from spillover.commandline.parsing import add_command
+from spillover.commandline.parsing import add_command, add_json
 from spillover.inputs.api_tokens import (
     dump_api_token,
     new_api_token,
@@ -51,10 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="add the entry to this file, which may be new (default: show it)",
     )
-    new.add_argument(
-        "--json", action="store_true",
-        help="print secret and entry as one JSON object",
-    )  # fmt: skip
+    add_json(new, "print secret and entry as one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:

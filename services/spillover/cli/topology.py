@@ -15,7 +15,7 @@ import spillover
 from spillover.certificates.names import check_topology
 from spillover.cli.parsing import whole_number_in
 from spillover.commandline.option_types import above_zero, whole_number
-from spillover.commandline.parsing import add_command
+from spillover.commandline.parsing import add_command, add_json
 from spillover.deployment.compose import (
     CERTIFICATES,
     ComposeSettings,
@@ -37,14 +37,9 @@ from spillover.deployment.containers import (
     secret_of,
 )
 from spillover.deployment.files import drop_stale, put_files
-from spillover.deployment.kubernetes import (
-    SITE_FILES,
-    TLS_TOPOLOGY,
-    TOKENS_SECRET,
-    KubernetesSettings,
-    kubernetes_files,
-)
+from spillover.deployment.kubernetes import SITE_FILES, TLS_TOPOLOGY, kubernetes_files
 from spillover.deployment.kubernetes_queue import FILE as QUEUE_FILE
+from spillover.deployment.manifests import TOKENS_SECRET, KubernetesSettings
 from spillover.deployment.ports import FIRST_PORT, LAST_PORT, Ports, publish
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
@@ -125,10 +120,7 @@ def _add_shared(
     )  # fmt: skip
     parser.add_argument("--tls", action="store_true", help=tls_help)
     parser.add_argument("--force", action="store_true", help="replace files that are there")
-    parser.add_argument(
-        "--json", action="store_true",
-        help="print what was written as one JSON object",
-    )  # fmt: skip
+    add_json(parser, "print what was written as one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:

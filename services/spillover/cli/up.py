@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -29,10 +28,11 @@ from spillover.cli.parsing import (
 from spillover.cli.typed_lines import typed_lines
 from spillover.cli.up_told import commands, curl, invitation
 from spillover.commandline.option_types import whole_number
+from spillover.commandline.output import tell
+from spillover.commandline.parsing import add_json
 from spillover.inputs.api_tokens import load_api_tokens
 from spillover.inputs.topology_file import load_topology
 from spillover.inputs.yaml_file import shown_path
-from spillover.live.process.hangup import on_hangup
 from spillover.model.errors import InputError, RunError
 from spillover.model.extras import check_extra
 from spillover.model.ids import ClusterId
@@ -83,10 +83,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=whole_number, metavar="N", help="make the nodes' random choices repeatable"
     )
-    parser.add_argument(
-        "--json", action="store_true",
-        help="print one JSON line on stdout once all are ready",
-    )  # fmt: skip
+    add_json(parser, "print one JSON line on stdout once all are ready")
     add_end_options(parser)
     parser.add_argument(
         "--tls", action="store_true",
@@ -184,8 +181,7 @@ def _bed_of(topology: Topology, options: argparse.Namespace) -> Testbed:
 
 async def _up(topology: Topology, options: argparse.Namespace) -> int:
     bed = _bed_of(topology, options)
-    stop = asyncio.Event()
-    _on_signals(stop, bed, _rereads(options, bed))
+    stop = up_queue.stop_by_signals(bed.kill, _rereads(options, bed))
     starting = asyncio.create_task(bed.start())
     stopping = asyncio.create_task(stop.wait())
     dying = asyncio.create_task(bed.all_dead())
@@ -195,7 +191,7 @@ async def _up(topology: Topology, options: argparse.Namespace) -> int:
             starting.result()
             with typed_lines(lambda line: _on_line(bed, line)) as at_terminal:
                 _tell_start(topology, bed, options, at_terminal=at_terminal)
-                following = asyncio.create_task(ConfigurationFollower(bed, _say).run())
+                following = asyncio.create_task(ConfigurationFollower(bed, tell).run())
                 ends = (stopping, dying, following)
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 following.cancel()
@@ -215,30 +211,16 @@ def _rereads(options: argparse.Namespace, bed: Testbed) -> list[Callable[[], Non
     """Returns the actions of SIGHUP: nodes that have files read them again."""
     if options.tls or options.tokens:
         return [bed.reread]
-    return [lambda: _say("SIGHUP changes nothing: nodes have no files to read again")]
-
-
-def _on_signals(stop: asyncio.Event, bed: Testbed, rereads: Sequence[Callable[[], None]]) -> None:
-    """Drain and end at the first signal; end at once at the second."""
-
-    def on_signal() -> None:
-        if stop.is_set():
-            bed.kill()
-        stop.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal)
-    on_hangup(rereads, on_signal)
+    return [lambda: tell("SIGHUP changes nothing: nodes have no files to read again")]
 
 
 def _on_line(bed: Testbed, line: str) -> None:
     """Obey a line that a user has typed."""
     if line != REVIVE:
-        _say(f"expected {REVIVE} and Enter, to start dead nodes again, or Ctrl-C, to end")
+        tell(f"expected {REVIVE} and Enter, to start dead nodes again, or Ctrl-C, to end")
         return
     dead = bed.revive()
-    _say(f"starting {', '.join(dead)} again" if dead else "all nodes run, none is started")
+    tell(f"starting {', '.join(dead)} again" if dead else "all nodes run, none is started")
 
 
 def _tell_start(
@@ -261,7 +243,7 @@ def _tell_shift(wanted: Topology, bed: Testbed, first_port: int) -> None:
         urls = [url for url in known if url is not None]
         chosen = _named([url.rpartition(":")[2] for url in urls])
         word = "port" if len(ports) == 1 else "ports"
-        _say(f"{word} {_named(list(map(str, ports)))} not free; shifted to {chosen}")
+        tell(f"{word} {_named(list(map(str, ports)))} not free; shifted to {chosen}")
 
 
 def _named(ports: Sequence[str]) -> str:
@@ -317,7 +299,7 @@ def _example(topology: Topology) -> dict[str, Any]:
 
 
 def _tell_ending(node: NodeProcess, words: str) -> None:
-    print(f"spillover: cluster {node.cluster} is ending: {words}", file=sys.stderr)
+    tell(f"cluster {node.cluster} is ending: {words}")
 
 
 def _tell_death(bed: Testbed, node: NodeProcess) -> None:
@@ -334,12 +316,8 @@ def _tell_death(bed: Testbed, node: NodeProcess) -> None:
         parts.append(f"it stays down, after {len(DELAYS_S)} starts that came to nothing")
     if not node.was_killed:
         parts.append(f"its last words: {node.last_words()}")
-    _say(f"{'; '.join(parts)} (log {node.log})")
+    tell(f"{'; '.join(parts)} (log {node.log})")
 
 
 def _tell_return(node: NodeProcess) -> None:
-    _say(f"cluster {node.cluster} is back at {node.url} (log {node.log})")
-
-
-def _say(line: str) -> None:
-    print(f"spillover: {line}", file=sys.stderr)
+    tell(f"cluster {node.cluster} is back at {node.url} (log {node.log})")

@@ -8,9 +8,11 @@ import asyncio
 import json
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from spillover.cli.up_told import commands, curl, invitation
+from spillover.commandline.output import tell
 from spillover.live.process.hangup import on_hangup
 from spillover.model.errors import RunError
 from spillover.testbed.certified import Certify
@@ -35,17 +37,8 @@ def _bed_of(options: argparse.Namespace, certify: Certify | None) -> ProducerBed
 
 async def _up(options: argparse.Namespace, certify: Certify | None) -> int:
     bed = _bed_of(options, certify)
-    stop = asyncio.Event()
-
-    def on_signal() -> None:
-        if stop.is_set():
-            bed.kill()
-        stop.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal)
-    on_hangup([bed.reread if certify or options.tokens else _say_nothing_changes], on_signal)
+    reread = bed.reread if certify or options.tokens else _say_nothing_changes
+    stop = stop_by_signals(bed.kill, [reread])
     async with bed:
         _tell_ready(bed, as_json=options.json, has_tokens=bool(options.tokens))
         dead = asyncio.create_task(bed.first_dead())
@@ -59,9 +52,26 @@ async def _up(options: argparse.Namespace, certify: Certify | None) -> int:
     return 0
 
 
+def stop_by_signals(
+    kill: Callable[[], None], rereads: Sequence[Callable[[], None]]
+) -> asyncio.Event:
+    """Returns what SIGINT and SIGTERM set; a second one kills all. `rereads` are for SIGHUP."""
+    stop = asyncio.Event()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            kill()
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    on_hangup(rereads, on_signal)
+    return stop
+
+
 def _say_nothing_changes() -> None:
-    line = "SIGHUP changes nothing: producers have no files to read again"
-    print(f"spillover: {line}", file=sys.stderr)
+    tell("SIGHUP changes nothing: producers have no files to read again")
 
 
 def _tell_ready(bed: ProducerBed, *, as_json: bool, has_tokens: bool) -> None:

@@ -11,7 +11,6 @@ from contextlib import aclosing
 from functools import partial
 from os import PathLike
 from random import Random
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeVar, overload
 
 from spillover.client import wire
@@ -34,7 +33,7 @@ from spillover.model.arguments import (
     checked_seconds,
     wrong,
 )
-from spillover.model.errors import InputError, SpilloverError
+from spillover.model.errors import InputError, SpilloverError, blamed_on
 
 if TYPE_CHECKING:
     from spillover.live.membership.store import ConfigurationStore
@@ -268,12 +267,7 @@ class AsyncSpillover:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and not issubclass(kind, Exception):  # Ctrl-C, a task cancelled
             self._give_up_unnamed()
         await self.close()
@@ -348,10 +342,8 @@ def checked_urls(nodes: object) -> list[str]:
 def _checked_url(url: object, name: str) -> str:
     if not isinstance(url, str):
         raise wrong(name, "a url", url)
-    try:
+    with blamed_on(name):
         return BaseUrl(url).url
-    except InputError as error:
-        raise InputError(name, "", error.expected) from None
 
 
 def read_answer(call: Call, node: str, response: Response) -> Answer:

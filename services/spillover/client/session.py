@@ -16,7 +16,7 @@ from spillover.core.membership.session_events import servers_of
 from spillover.live.http1.client import HttpClient
 from spillover.live.http1.trust import Trust
 from spillover.live.membership.session_shell import SessionShell, session_of
-from spillover.model.errors import InputError
+from spillover.model.errors import blamed_on
 from spillover.model.extras import check_extra
 
 if TYPE_CHECKING:
@@ -116,7 +116,5 @@ def store_at(redis_url: RedisUrl, federation: str) -> ConfigurationStore:
     check_extra("redis_url", "leases", "redis")
     from spillover.live.membership.store import ConfigurationStore  # noqa: PLC0415
 
-    try:
+    with blamed_on("redis_url"):
         return ConfigurationStore(redis_url, federation)
-    except InputError as error:
-        raise InputError("redis_url", "", error.expected) from None

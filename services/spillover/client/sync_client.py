@@ -10,7 +10,6 @@ from contextlib import closing
 from functools import partial
 from os import PathLike
 from threading import Lock
-from types import TracebackType
 from typing import Literal, Self, TypeVar, overload
 
 from spillover.client.async_client import (
@@ -201,12 +200,7 @@ class Spillover:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._end(kind)
 
     def _loop_thread(self) -> LoopThread:

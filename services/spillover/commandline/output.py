@@ -1,4 +1,4 @@
-"""Output of the commands can have all characters, whatever the locale says."""
+"""Output of the commands: it can have all characters, whatever the locale says."""
 
 from __future__ import annotations
 
@@ -14,3 +14,9 @@ def take_all_characters() -> None:
             continue
         encoding = None if stream.isatty() else "utf-8"
         stream.reconfigure(encoding=encoding, errors="backslashreplace")
+
+
+def tell(line: str) -> None:
+    """Write a line of ours to standard error."""
+    sys.stderr.write(f"spillover: {line}\n")
+    sys.stderr.flush()

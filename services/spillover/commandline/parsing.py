@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from spillover.commandline.option_types import whole_number
 from spillover.model.errors import InputError
 from spillover.model.nearest import did_you_mean
 
@@ -35,6 +36,26 @@ def add_command(
     if run is not None:
         parser.set_defaults(command=run)
     return parser
+
+
+def run_subcommand(options: argparse.Namespace) -> int:
+    """Run what `add_command` was given for the command that was named; its exit status."""
+    status: int = options.command(options)
+    return status
+
+
+def add_json(
+    parser: argparse.ArgumentParser, does: str = "print one JSON object instead of a table"
+) -> None:
+    """Declare --json."""
+    parser.add_argument("--json", action="store_true", help=does)
+
+
+def add_seed(parser: argparse.ArgumentParser, of: str = "all draws") -> None:
+    """Declare --seed, which is 1 unless it is given."""
+    parser.add_argument(
+        "--seed", type=whole_number, default=1, metavar="N", help=f"the seed of {of}"
+    )
 
 
 class DefaultsFormatter(argparse.HelpFormatter):

@@ -220,7 +220,7 @@ def _lease_member(number: int, settings: ComposeSettings) -> str:
     if settings.tls:
         command += containers.tls_options(files=["cert", "key"])
         secure = f"{_USER}volumes: {_listed([_volume_of(name)])}\n"
-    publish = f"127.0.0.1:${{LEASE_{number}_PORT:-{settings.ports.lease_member(number)}}}"
+    publish = f"127.0.0.1:${{LEASE_{number}_PORT:-{settings.ports.of('lease member', number)}}}"
     body = f"""\
 {name}:
   <<: *spillover
@@ -249,7 +249,7 @@ def _producer(number: int, settings: ComposeSettings) -> str:
         command += containers.tls_options()
         volumes.append(_volume_of(name))
         user = _USER
-    publish = f"127.0.0.1:${{QUEUE_{number}_PORT:-{settings.ports.producer(number)}}}"
+    publish = f"127.0.0.1:${{QUEUE_{number}_PORT:-{settings.ports.of('producer', number)}}}"
     body = f"""\
 {name}:
   <<: *spillover

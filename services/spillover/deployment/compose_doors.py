@@ -44,7 +44,7 @@ def doors_text(ports: Ports) -> str:
     """Returns the services of the profile."""
     parts = []
     for number, cluster in enumerate(doors_topology().clusters, 1):
-        api, proxy = ports.door(number)
+        api, proxy = ports.of("door", DOORS + number), ports.of("door", number)
         command = containers.node_command(cluster, testbed=True, tls=False)
         volume = f"./{TOPOLOGY_FILE}:{containers.TOPOLOGY_PATH}:ro"
         published = [

@@ -1,7 +1,6 @@
 """The common parts of all deployments: a node's life in its container, the names that containers
-can bear, and the topology as the nodes in them read it. The writers are beside this.
-
-How a compose file or a manifest is written is known to the writers beside this.
+can bear, and the topology as the nodes in them read it. The writers of compose files and manifests
+are beside this.
 """
 
 from __future__ import annotations
@@ -52,12 +51,6 @@ queue show each other."""
 SECRET_MODE = 0o440
 """The mode of secrets that whatever user the container has may read: its group is 0, as that of the
 files is."""
-
-POD_SECURITY: Mapping[str, object] = {
-    "runAsNonRoot": True,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
-"""The user is the image's, or the one that a cluster chooses for a namespace, as OpenShift does."""
 
 API_PORT = 8080
 PEER_PORT = 8081

@@ -8,12 +8,10 @@ pod by its own name, ready or not: a node that drains still has answers to give.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
 
-from spillover.deployment import containers, kubernetes_queue
+from spillover.deployment import containers, kubernetes_queue, manifests
 from spillover.deployment.containers import (
     API_PORT,
     DRAIN_TIMEOUT_S,
@@ -21,6 +19,7 @@ from spillover.deployment.containers import (
     PROXY_PORT,
     ContainerNode,
 )
+from spillover.deployment.manifests import KubernetesSettings, Manifest
 from spillover.inputs.yaml_text import dump_yaml
 from spillover.model.topology import Cluster, ClusterNode, Topology
 
@@ -36,8 +35,6 @@ GRACE_S = LAME_DUCK_S + DRAIN_TIMEOUT_S + containers.DRAIN_SPARE_S
 TLS_TOPOLOGY = "tls-topology.yaml"
 """A topology for which certificates are made; it is no manifest."""
 
-TOKENS_SECRET = "api-tokens"  # noqa: S105 - a name
-
 POD_VARIABLE = "SPILLOVER_POD"
 """The variable with the name of a pod, by which a node knows its number."""
 
@@ -45,23 +42,6 @@ _NAMESPACE = "spillover"
 _TOPOLOGY = "spillover-topology"
 _PART = {"app.kubernetes.io/name": "spillover"}
 _SITE = "spillover.dev/site"
-
-Manifest: TypeAlias = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KubernetesSettings:
-    """The user's choices for manifests."""
-
-    image: str = containers.IMAGE
-    cpus: float = containers.CPUS
-    memory_mb: int = containers.MEMORY_MB
-    tls: bool = False
-    """True where nodes have certificates: each site's are in the Secret `tls-ID`."""
-    tokens: bool = False
-    """True where a client must show an API token: one of the Secret TOKENS_SECRET."""
-    producers: int = 0
-    """The number of producers of the distributed queue, beside the sites."""
 
 
 def inside(topology: Topology, *, tls: bool) -> Topology:
@@ -92,10 +72,10 @@ def kubernetes_files(
         ]
         for cluster in topology.clusters
     }
-    manifests = shared | sites
+    written = shared | sites
     if settings.producers:
-        manifests[kubernetes_queue.FILE] = kubernetes_queue.queue_manifests(_of_queue(settings))
-    files = {"kustomization.yaml": [_kustomization(list(manifests))], **manifests}
+        written[kubernetes_queue.FILE] = kubernetes_queue.queue_manifests(settings)
+    files = {"kustomization.yaml": [_kustomization(list(written))], **written}
     heading = containers.heading(KIND, topology)
     made_for = {TLS_TOPOLOGY: _made_for(topology, settings, source)} if settings.tls else {}
     return made_for | {
@@ -123,17 +103,6 @@ def _with_service(cluster: Cluster) -> Cluster:
     )
     nodes = (*cluster.nodes, one)
     return replace(cluster, nodes=nodes, servers=max(cluster.server_count, len(nodes)))
-
-
-def _of_queue(settings: KubernetesSettings) -> kubernetes_queue.QueueSettings:
-    return kubernetes_queue.QueueSettings(
-        count=settings.producers,
-        image=settings.image,
-        cpus=settings.cpus,
-        memory_mb=settings.memory_mb,
-        tls=settings.tls,
-        tokens_secret=TOKENS_SECRET if settings.tokens else None,
-    )
 
 
 def _url(node: ContainerNode, port: int, scheme: str) -> str:
@@ -168,13 +137,6 @@ def _labels(cluster: str) -> dict[str, str]:
     return {**_PART, _SITE: cluster}
 
 
-def _manifest(
-    version: str, kind: str, name: str, labels: Mapping[str, str], **fields: Any
-) -> Manifest:
-    metadata = {"name": name, "labels": dict(labels)}
-    return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
-
-
 # --- what all sites share ---------------------------------------------------------------------
 
 
@@ -190,11 +152,11 @@ def _kustomization(resources: list[str]) -> Manifest:
 
 def _namespace() -> Manifest:
     enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
-    return _manifest("v1", "Namespace", _NAMESPACE, _PART | enforced)
+    return manifests.manifest("v1", "Namespace", _NAMESPACE, _PART | enforced)
 
 
 def _config(text: str) -> Manifest:
-    return _manifest("v1", "ConfigMap", _TOPOLOGY, _PART, data={"topology.yaml": text})
+    return manifests.manifest("v1", "ConfigMap", _TOPOLOGY, _PART, data={"topology.yaml": text})
 
 
 def _disruption() -> Manifest:
@@ -204,7 +166,7 @@ def _disruption() -> Manifest:
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
         "selector": {"matchLabels": dict(_PART)},
     }
-    return _manifest("policy/v1", "PodDisruptionBudget", "spillover", _PART, spec=spec)
+    return manifests.manifest("policy/v1", "PodDisruptionBudget", "spillover", _PART, spec=spec)
 
 
 def _network(*, has_doors: bool) -> Manifest:
@@ -212,15 +174,12 @@ def _network(*, has_doors: bool) -> Manifest:
     password."""
     nodes = {"podSelector": {"matchLabels": dict(_PART)}}
     for_all = ["http", "proxy"] if has_doors else ["http"]
-    spec = {
-        "podSelector": {"matchLabels": dict(_PART)},
-        "policyTypes": ["Ingress"],
-        "ingress": [
-            {"ports": [{"port": port, "protocol": "TCP"} for port in for_all]},
-            {"ports": [{"port": "peers", "protocol": "TCP"}], "from": [nodes]},
-        ],
-    }
-    return _manifest("networking.k8s.io/v1", "NetworkPolicy", "spillover", _PART, spec=spec)
+    return manifests.network(
+        "spillover",
+        _PART,
+        {"ports": [{"port": port, "protocol": "TCP"} for port in for_all]},
+        {"ports": [{"port": "peers", "protocol": "TCP"}], "from": [nodes]},
+    )
 
 
 # --- a site -----------------------------------------------------------------------------------
@@ -228,52 +187,23 @@ def _network(*, has_doors: bool) -> Manifest:
 
 def _service(cluster: Cluster) -> Manifest:
     ports = {"http": API_PORT} | ({"proxy": PROXY_PORT} if cluster.passes else {})
-    spec = {
-        "selector": _labels(cluster.id),
-        "ports": [
-            {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
-            for name, port in ports.items()
-        ],
-    }
-    return _manifest("v1", "Service", _name(cluster.id), _labels(cluster.id), spec=spec)
+    return manifests.service(_name(cluster.id), _labels(cluster.id), ports)
 
 
 def _peer_service(cluster: str) -> Manifest:
-    spec = {
-        "clusterIP": "None",
-        "publishNotReadyAddresses": True,
-        "selector": _labels(cluster),
-        "ports": [{"name": "peers", "port": PEER_PORT, "targetPort": "peers", "protocol": "TCP"}],
-    }
-    return _manifest("v1", "Service", _peers_name(cluster), _labels(cluster), spec=spec)
+    return manifests.peers_service(_peers_name(cluster), _labels(cluster), {"peers": PEER_PORT})
 
 
 def _stateful_set(cluster: Cluster, settings: KubernetesSettings, checksum: str) -> Manifest:
-    """A pod for each node: a site is one queue. Its checksum makes a new topology restart them.
-
-    Parallel, since the other policy waits for an old pod that never becomes ready instead of
-    replacing it: then nothing but deleting it by hand would end a failed rollout.
-    """
-    labels = _labels(cluster.id)
-    metrics = {
-        "prometheus.io/scrape": "true",
-        "prometheus.io/port": str(API_PORT),
-        "prometheus.io/path": "/metrics",
-    }
-    if settings.tls:
-        metrics["prometheus.io/scheme"] = "https"
-    metadata = {
-        "labels": labels,
-        "annotations": {"spillover.dev/topology-sha256": checksum, **metrics},
-    }
-    spec = {
-        "replicas": cluster.node_count,
-        "podManagementPolicy": "Parallel",
-        "serviceName": _peers_name(cluster.id),
-        "selector": {"matchLabels": _labels(cluster.id)},
-        "template": {"metadata": metadata, "spec": _pod(cluster, settings)},
-    }
-    return _manifest("apps/v1", "StatefulSet", _name(cluster.id), labels, spec=spec)
+    """A pod for each node: a site is one queue. Its checksum makes a new topology restart them."""
+    return manifests.stateful_set(
+        _name(cluster.id),
+        _labels(cluster.id),
+        _pod(cluster, settings),
+        replicas=cluster.node_count,
+        peers=_peers_name(cluster.id),
+        annotations={"spillover.dev/topology-sha256": checksum, **manifests.scraped(settings)},
+    )
 
 
 def _pod(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
@@ -283,87 +213,36 @@ def _pod(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
         "maxSkew": 1,
         "whenUnsatisfiable": "ScheduleAnyway",
     }
-    volumes: list[Manifest] = [
-        {"name": "topology", "configMap": {"name": _TOPOLOGY}},
-        {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
-    ]
-    if settings.tls:
-        secret = {
-            "secretName": containers.secret_of(cluster.id),
-            "defaultMode": containers.SECRET_MODE,
-        }
-        volumes.append({"name": "tls", "secret": secret})
-    if settings.tokens:
-        secret = {"secretName": TOKENS_SECRET, "defaultMode": containers.SECRET_MODE}
-        volumes.append({"name": "tokens", "secret": secret})
-    return {
-        "terminationGracePeriodSeconds": GRACE_S,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "topologySpreadConstraints": [apart],
-        "securityContext": dict(containers.POD_SECURITY),
-        "containers": [_container(cluster, settings)],
-        "volumes": volumes,
+    secret = {
+        "secretName": containers.secret_of(cluster.id),
+        "defaultMode": containers.SECRET_MODE,
     }
+    return manifests.pod(
+        GRACE_S,
+        _container(cluster, settings),
+        settings,
+        own=[{"name": "topology", "configMap": {"name": _TOPOLOGY}}],
+        certificates={"secret": secret},
+        topologySpreadConstraints=[apart],
+    )
 
 
 def _container(cluster: Cluster, settings: KubernetesSettings) -> Manifest:
     """It needs no hook before SIGTERM: the node goes on to serve until the pod was taken off the
     Service everywhere, and drains then."""
-    scheme = containers.scheme(tls=settings.tls)
     ports = {"http": API_PORT, "peers": PEER_PORT}
     if cluster.passes:
         ports["proxy"] = PROXY_PORT
-    mounts: list[Manifest] = [
-        {"name": "topology", "mountPath": containers.TOPOLOGY_PATH.rpartition("/")[0]},
-        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the container
-    ]
-    if settings.tls:
-        mounts.append({"name": "tls", "mountPath": containers.TLS_PATH, "readOnly": True})
-    if settings.tokens:
-        mounts.append({"name": "tokens", "mountPath": containers.TOKENS_PATH, "readOnly": True})
+    node, tls, tokens = f"$({POD_VARIABLE})", settings.tls, settings.tokens
+    command = containers.node_command(cluster, node, testbed=False, tls=tls, tokens=tokens)
     own_name = {"fieldRef": {"fieldPath": "metadata.name"}}
     pod = {"name": POD_VARIABLE, "valueFrom": own_name}
-    memory = f"{containers.memory_mb(cluster, settings.memory_mb)}Mi"
-    return {
-        "name": "node",
-        "image": settings.image,
-        "imagePullPolicy": "IfNotPresent",
-        "args": [
-            *containers.node_command(
-                cluster,
-                f"$({POD_VARIABLE})",
-                testbed=False,
-                tls=settings.tls,
-                tokens=settings.tokens,
-            ),
-            *("--lame-duck-s", str(LAME_DUCK_S)),
-        ],
-        "ports": [
-            {"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()
-        ],
+    return manifests.container(
+        "node",
+        [*command, "--lame-duck-s", str(LAME_DUCK_S)],
+        settings,
+        memory_mb=containers.memory_mb(cluster, settings.memory_mb),
+        own={"name": "topology", "mountPath": containers.TOPOLOGY_PATH.rpartition("/")[0]},
+        ports=manifests.container_ports(ports),
         **({"env": [pod]} if cluster.node_count > 1 else {}),
-        "startupProbe": _probe("/healthz", scheme, period_s=1, failures=60),
-        "livenessProbe": _probe("/healthz", scheme, period_s=10, failures=3),
-        "readinessProbe": _probe("/readyz", scheme, period_s=2, failures=1),
-        "resources": {
-            "requests": {"cpu": "100m", "memory": memory},
-            "limits": {"cpu": f"{settings.cpus * 1000:.0f}m", "memory": memory},
-        },
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": mounts,
-    }
-
-
-def _probe(path: str, scheme: str, *, period_s: int, failures: int) -> Manifest:
-    secure = {"scheme": "HTTPS"} if scheme == "https" else {}
-    return {
-        "httpGet": {"path": path, "port": "http", **secure},
-        "periodSeconds": period_s,
-        "timeoutSeconds": 2,
-        "failureThreshold": failures,
-    }
+    )

@@ -66,25 +66,21 @@ scrape_configs:
     static_configs:
       - targets: {_listed(nodes)}
   # By name, since those of a profile that is not up are not down but not there.
-  - job_name: spillover-leases
+{_by_name("leases", members, secure, by_name)}\
+{_by_name("queue", producers, secure, by_name)}\
+{_by_name("doors", doors)}\
+"""
+
+
+def _by_name(job: str, hosts: list[str], secure: str = "", relabeled: str = "") -> str:
+    return f"""\
+  - job_name: spillover-{job}
 {secure}\
     dns_sd_configs:
-      - {{names: {_listed(members)}, type: A, port: {API_PORT}, refresh_interval: 5s}}
+      - {{names: {_listed(hosts)}, type: A, port: {API_PORT}, refresh_interval: 5s}}
     relabel_configs:
       - {{source_labels: [__meta_dns_name], target_label: instance}}
-{by_name}\
-  - job_name: spillover-queue
-{secure}\
-    dns_sd_configs:
-      - {{names: {_listed(producers)}, type: A, port: {API_PORT}, refresh_interval: 5s}}
-    relabel_configs:
-      - {{source_labels: [__meta_dns_name], target_label: instance}}
-{by_name}\
-  - job_name: spillover-doors
-    dns_sd_configs:
-      - {{names: {_listed(doors)}, type: A, port: {API_PORT}, refresh_interval: 5s}}
-    relabel_configs:
-      - {{source_labels: [__meta_dns_name], target_label: instance}}
+{relabeled}\
 """
 
 

@@ -27,7 +27,6 @@ _SERVICES = {"Prometheus": 9090, "Grafana": 3000, "Redis": 16_379} | {
 }
 _SERVICES |= {f"producer {number}": 8210 + number for number in range(1, PRODUCERS + 1)}
 _SERVICES |= {f"door {number}": 8220 + number for number in range(1, 2 * DOORS + 1)}
-"""The ports of the profile `proxy`: those of the services, then those of the nodes' own API."""
 
 
 def lease_name(number: int) -> str:
@@ -52,18 +51,10 @@ class Ports:
     grafana: int = _SERVICES["Grafana"]
     redis: int = _SERVICES["Redis"]
 
-    def lease_member(self, number: int) -> int:
-        """Returns the port of the member with this number, from 1 on."""
-        return _SERVICES[f"lease member {number}"]
-
-    def producer(self, number: int) -> int:
-        """Returns the port of the queue's producer with this number, from 1 on."""
-        return _SERVICES[f"producer {number}"]
-
-    def door(self, number: int) -> tuple[int, int]:
-        """Returns the ports of the profile's door with this number, from 1 on: of its node's API,
-        and of the service."""
-        return _SERVICES[f"door {DOORS + number}"], _SERVICES[f"door {number}"]
+    def of(self, what: str, number: int) -> int:
+        """Returns the port of the lease member, the producer or the door with this number, from 1
+        on. Doors are those of the services, then those of the nodes' own API."""
+        return _SERVICES[f"{what} {number}"]
 
 
 def publish(topology: Topology, source: str, first_port: int = FIRST_PORT) -> Ports:

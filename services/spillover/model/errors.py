@@ -23,6 +23,9 @@ SpilloverError
 Refusals between nodes are values, not errors: see `model.request.Refusal`.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 UNREADABLE = (ValueError, RecursionError)
 """Decoding raises these for bad JSON, bad fields, bad UTF-8, and what is nested too deep."""
 
@@ -58,6 +61,15 @@ class InputError(SpilloverError):
         self.expected = expected
         where = f"{source}: {field}" if field else source
         super().__init__(f"{where}: {expected}")
+
+
+@contextmanager
+def blamed_on(source: str) -> Iterator[None]:
+    """Have what is wrong with a value said of the option or the argument that it was given by."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(source, "", error.expected) from None
 
 
 class RunError(SpilloverError):

@@ -16,8 +16,6 @@ from typing import TypeAlias
 Features: TypeAlias = tuple[float, ...]
 """The features of a request, none of them below 0."""
 
-FEATURES_MAX = 2
-
 LARGEST = 100.0
 """The largest expected time of a request, in means: a request that claims to be huge must not move
 what neighbors are told."""

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillover.live.redis.address import parse_address, place_of
-from spillover.live.redis.connection import told_error
+from spillover.live.redis.address import place_of
+from spillover.live.redis.connection import THREADS, open_client, told_error
 from spillover.model.errors import InputError, PeerError, RunError
-from spillover.model.extras import missing_extra
 from spillover.testbed.last_words import last_words
 from spillover.testbed.watchdog import Watchdog, end_group
 
@@ -94,23 +93,8 @@ def find_binary() -> str:
 def open_sync_client(url: str, timeout_s: float = TIMEOUT_S) -> Redis:
     """Returns a synchronous client that has connected nowhere yet and never tries again by itself;
     bytes as they are. Raises InputError without the library, or if `url` is none."""
-    try:
-        from redis import Redis  # noqa: PLC0415
-        from redis.backoff import NoBackoff  # noqa: PLC0415
-        from redis.retry import Retry  # noqa: PLC0415
-    except ImportError:
-        raise missing_extra("a lease group", "leases", "redis") from None
-    parse_address(url)
-    try:
-        return Redis.from_url(
-            url,
-            socket_timeout=timeout_s,
-            socket_connect_timeout=timeout_s,
-            retry=Retry(NoBackoff(), 0),
-        )
-    except ValueError:
-        expected = "expected redis://[user:password@]host:port/number, rediss:// or unix://"
-        raise InputError("--redis", "", expected) from None
+    client: Redis = open_client(url, timeout_s, library=THREADS, as_text=False)
+    return client
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from spillover.commandline.option_types import above_zero, at_least_zero, named, whole_number
+from spillover.commandline.option_types import above_zero, at_least_zero, named
+from spillover.commandline.parsing import add_seed
 from spillover.model.errors import InputError
 from spillover.model.ids import ClusterId
 from spillover.model.request import TYPE_LENGTH_MAX, is_name
@@ -67,10 +68,7 @@ def add_schedule_options(parser: argparse.ArgumentParser) -> None:
         help="multiply the schedule's times and service times, and where clusters are simulated "
         "all of theirs; 2 is twice as slow",
     )  # fmt: skip
-    parser.add_argument(
-        "--seed", type=whole_number, default=1, metavar="N",
-        help="the seed of the workload",
-    )  # fmt: skip
+    add_seed(parser, "the workload")
 
 
 def _add_azure_options(parser: argparse.ArgumentParser) -> None:

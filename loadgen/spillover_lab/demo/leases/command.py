@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from spillover.cli.parsing import REDIS_VARIABLE, add_redis_url_file, needed_redis_url
 from spillover.commandline.option_types import above_zero, whole_number
+from spillover.commandline.parsing import add_json, add_seed
 from spillover.commandline.terminal import open_console, say, table_of
 from spillover.live.redis.rotation import RedisAddress
 from spillover.model.errors import InputError
@@ -51,9 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_redis_url_file(parser)
     parser.add_argument("--keep", action="store_true", help="with --redis: leave the data there")
-    parser.add_argument(
-        "--seed", type=whole_number, default=1, metavar="N", help="the seed of who is hit, and when"
-    )
+    add_seed(parser, "who is hit, and when")
     parser.add_argument(
         "--limit-s", type=above_zero, default=LIMIT_S, metavar="S",
         help="give up after so long",
@@ -62,10 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, default=Path("spillover-leases.html"), metavar="FILE",
         help="write the HTML timeline to this file",
     )  # fmt: skip
-    parser.add_argument(
-        "--json", action="store_true",
-        help="print one JSON object instead of a table",
-    )  # fmt: skip
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -22,21 +22,11 @@ from spillover.apps.http.openapi import Described, describe, problems
 from spillover.apps.http.problems import BUG, Problem
 from spillover.apps.http.service import Direct, DirectPost, Edge
 from spillover.apps.http.sites import WebSite
+from spillover.apps.queue import views
 from spillover.apps.queue.calls import NOBODY, Call, QueueCalls, store_damaged
 from spillover.apps.queue.console_view import queue_console
 from spillover.apps.queue.doors import TABLE
 from spillover.apps.queue.openapi_told import tell_calls
-from spillover.apps.queue.views import (
-    About,
-    DeadObject,
-    DeadPutBack,
-    Explanation,
-    QueueState,
-    dead_numbers,
-    dead_objects,
-    explanation,
-    queue_state,
-)
 from spillover.core.queue import events as ev
 from spillover.live.process.logs import Message, OncePerPeriod
 from spillover.live.queue.bodies import Damaged
@@ -73,7 +63,7 @@ class QueueApp:
             ("grants", "nack"): {"POST": calls.give_back},
             ("grants", "extend"): {"POST": calls.extend},
         }
-        about = About(shell.public_urls[shell.settings.id], object_limit_bytes)
+        about = views.About(shell.public_urls[shell.settings.id], object_limit_bytes)
         self.cold = create_cold_app(shell, about, has_tokens=access is not None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -140,14 +130,14 @@ def _wrong_method(exchange: Exchange, by_method: dict[str, Call]) -> Problem:
 
 
 @without_pydantic_1()
-def create_cold_app(shell: QueueShell, about: About, *, has_tokens: bool = False) -> FastAPI:
+def create_cold_app(shell: QueueShell, about: views.About, *, has_tokens: bool = False) -> FastAPI:
     """Returns everything that carries no object."""
     app = new_app(f"Spillover queue producer {shell.settings.id}", shell.metrics.registry)
 
     @app.get("/state")
-    async def state() -> QueueState:
+    async def state() -> views.QueueState:
         """Returns the producer as it is now."""
-        return queue_state(shell, about)
+        return views.queue_state(shell, about)
 
     @app.get("/readyz", responses=problems("draining"))
     async def readyz() -> dict[str, str]:
@@ -157,9 +147,9 @@ def create_cold_app(shell: QueueShell, about: About, *, has_tokens: bool = False
         return {"status": "ready"}
 
     @app.get("/explain/{name}", responses=problems("not_found"))
-    async def explain(name: str) -> Explanation:
+    async def explain(name: str) -> views.Explanation:
         """Returns what happened here to an object or to a probe, as long as it is remembered."""
-        found = explanation(shell, name)
+        found = views.explanation(shell, name)
         if found is None:
             expected = "expected the id of an object, or of a probe, that was here lately"
             raise Problem("not_found", f"{expected}, got {name[:200]!r}")
@@ -180,32 +170,32 @@ def create_cold_app(shell: QueueShell, about: About, *, has_tokens: bool = False
     return app
 
 
-def _add_admin_routes(app: FastAPI, shell: QueueShell, about: About) -> None:
+def _add_admin_routes(app: FastAPI, shell: QueueShell, about: views.About) -> None:
     def operate(request: Request) -> None:
         reason = SITE.why_not_operate(request.headers)
         if reason is not None:
             raise Problem("another_site", reason)
 
     @app.post("/admin/drain", status_code=202, responses=problems("another_site"))
-    async def drain(request: Request) -> QueueState:
+    async def drain(request: Request) -> views.QueueState:
         """Take no object any more, and give away those that are here."""
         operate(request)
         shell.feed(ev.Drain())
-        return queue_state(shell, about)
+        return views.queue_state(shell, about)
 
     @app.post("/admin/resume", responses=problems("another_site"))
-    async def resume(request: Request) -> QueueState:
+    async def resume(request: Request) -> views.QueueState:
         """Take objects again."""
         operate(request)
         shell.feed(ev.Resume())
-        return queue_state(shell, about)
+        return views.queue_state(shell, about)
 
 
-def _add_dead_routes(app: FastAPI, shell: QueueShell, about: About) -> None:
+def _add_dead_routes(app: FastAPI, shell: QueueShell, about: views.About) -> None:
     @app.get("/dead")
-    async def dead() -> list[DeadObject]:
+    async def dead() -> list[views.DeadObject]:
         """Returns the objects that were granted too often in vain."""
-        return dead_objects(shell)
+        return views.dead_objects(shell)
 
     @app.get(
         "/dead/{number}", response_class=Response, responses=problems("not_found", "store_damaged")
@@ -231,17 +221,17 @@ def _add_dead_routes(app: FastAPI, shell: QueueShell, about: About) -> None:
             raise Problem("not_found", f"expected the number of a dead object, got {number}")
 
     @app.post("/dead/{number}/put-back", responses=problems("not_found", "another_site"))
-    async def put_back(number: int, request: Request) -> QueueState:
+    async def put_back(number: int, request: Request) -> views.QueueState:
         """Put one of them back into its buffer, as if it had never been granted."""
         await operate(request, number, ev.PutBack)
-        return queue_state(shell, about)
+        return views.queue_state(shell, about)
 
     @app.delete("/dead/{number}", responses=problems("not_found", "another_site"))
-    async def discard(number: int, request: Request) -> QueueState:
+    async def discard(number: int, request: Request) -> views.QueueState:
         """Discard one of them, for good."""
         await operate(request, number, ev.Discard)
         await shell.bodies.settled()
-        return queue_state(shell, about)
+        return views.queue_state(shell, about)
 
 
 def _add_bulk_route(app: FastAPI, shell: QueueShell) -> None:
@@ -251,12 +241,12 @@ def _add_bulk_route(app: FastAPI, shell: QueueShell) -> None:
         content_type: str | None = None,
         first: int = 0,
         last: int = sys.maxsize,
-    ) -> DeadPutBack:
+    ) -> views.DeadPutBack:
         """Put all of them back, or those of this content type and with numbers from `first` to
         `last`: what was wrong with their handling has been mended."""
         if (reason := SITE.why_not_operate(request.headers)) is not None:
             raise Problem("another_site", reason)
-        found = dead_numbers(shell, content_type, first, last)
+        found = views.dead_numbers(shell, content_type, first, last)
         for number in found:
             shell.feed(ev.PutBack(NOBODY, number))
-        return DeadPutBack(put_back=len(found), dead=len(shell.machine.objects.dead))
+        return views.DeadPutBack(put_back=len(found), dead=len(shell.machine.objects.dead))

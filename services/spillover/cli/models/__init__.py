@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from spillover.cli.command import CliCommand
-from spillover.commandline.parsing import add_command
+from spillover.commandline.parsing import add_command, add_json
 
 
 class ModelResult(NamedTuple):
@@ -28,9 +28,7 @@ def add_models(parser: argparse.ArgumentParser, models: Mapping[str, CliCommand]
         module = importlib.import_module(model.module)
         sub = add_command(found, name, model.summary, module.run)
         module.configure(sub)
-        sub.add_argument(
-            "--json", action="store_true", help="print one JSON object instead of tables"
-        )
+        add_json(sub, "print one JSON object instead of tables")
 
 
 def run_model(options: argparse.Namespace) -> int:

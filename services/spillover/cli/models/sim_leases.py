@@ -16,6 +16,7 @@ from spillover.cli.models import ModelResult
 from spillover.cli.models.progress import progress_bar
 from spillover.cli.parsing import add_lease_times, lease_times
 from spillover.commandline.option_types import at_least_zero, whole_number
+from spillover.commandline.parsing import add_seed
 from spillover.commandline.terminal import open_console, say
 from spillover.model.errors import InputError
 from spillover.model.lease_times import LEASE_BALANCES, LEASE_RULES, LeaseTimes
@@ -63,10 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with blog: wait in step 2 by this one of its formulas (default halves)",
     )  # fmt: skip
     add_lease_times(parser)
-    parser.add_argument(
-        "--seed", type=whole_number, default=1, metavar="N",
-        help="the seed of all draws",
-    )  # fmt: skip
+    add_seed(parser)
 
 
 def _add_loads(parser: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ from rich.table import Table
 from spillover.cli.models import ModelResult
 from spillover.cli.models.progress import progress_bar
 from spillover.commandline.option_types import above_zero, at_least_zero, whole_number
+from spillover.commandline.parsing import add_seed
 from spillover.commandline.terminal import open_console, say
 from spillover.model.errors import InputError
 from spillover.sim.queue.measuring import ProbingRun
@@ -41,9 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--engine", choices=("full", "fast"), default="fast",
         help="run Johnson's pseudo-code, compiled (fast), or the machines of the service (full)",
     )  # fmt: skip
-    parser.add_argument(
-        "--seed", type=whole_number, default=1, metavar="N", help="the seed of all draws"
-    )
+    add_seed(parser)
 
 
 def run(options: argparse.Namespace) -> ModelResult:

@@ -9,7 +9,8 @@ from typing import Any
 from spillover.cli.models import ModelResult
 from spillover.cli.models.progress import progress_bar
 from spillover.cli.parsing import whole_number_in
-from spillover.commandline.option_types import at_least_zero, whole_number
+from spillover.commandline.option_types import at_least_zero
+from spillover.commandline.parsing import add_seed
 from spillover.commandline.terminal import open_console, table_of
 from spillover.model.errors import InputError
 
@@ -51,10 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--skip", type=_share, default=0.0, metavar="SHARE",
         help="let this share of clients still wait when the next change comes, and follow then",
     )  # fmt: skip
-    parser.add_argument(
-        "--seed", type=whole_number, default=1, metavar="N",
-        help="the seed of all draws",
-    )  # fmt: skip
+    add_seed(parser)
 
 
 def run(options: argparse.Namespace) -> ModelResult:

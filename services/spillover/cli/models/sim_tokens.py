@@ -11,6 +11,7 @@ from rich.table import Table
 from spillover.cli.models import ModelResult
 from spillover.cli.models.progress import OnProgress, progress_bar
 from spillover.commandline.option_types import above_zero, at_least_zero, whole_number
+from spillover.commandline.parsing import add_seed
 from spillover.commandline.terminal import open_console, say, table_of
 from spillover.inputs.pool_file import load_pool
 from spillover.inputs.yaml_file import shown_path
@@ -57,10 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--interruptions", type=at_least_zero, metavar="M",
         help="with fcfs: let a job of mean size go to the end of the queue so often (default 10)",
     )  # fmt: skip
-    parser.add_argument(
-        "--seed", type=whole_number, default=1, metavar="N",
-        help="the seed of all draws",
-    )  # fmt: skip
+    add_seed(parser)
 
 
 def run(options: argparse.Namespace) -> ModelResult:

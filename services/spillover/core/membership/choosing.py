@@ -9,15 +9,7 @@ from typing import Final
 
 from spillover.core.membership.list_change import Change
 from spillover.core.membership.session_events import Announcement
-from spillover.policy.membership import (
-    ELSEWHERE,
-    choose_baseline,
-    choose_probabilistic,
-    choose_stratified,
-    hash_point,
-    phase_of,
-    successor,
-)
+from spillover.policy import membership as policy
 
 STRATIFIED: Final = "stratified"
 RULES: Final = (STRATIFIED, "probabilistic", "baseline", "consistent-hash")
@@ -45,19 +37,19 @@ class Chooser:
         elif own in change.after:
             return change.after.index(own)  # on a new server already
         else:
-            place = ELSEWHERE
+            place = policy.ELSEWHERE
         counts = (place, change.kept, change.gone, change.added)
         if self._rule == STRATIFIED and told is not None and 0 <= told.rank < told.clients:
             of_all = (told.rank, told.clients, told.surplus)
-            return choose_stratified(*counts, *of_all, phase_of(told.version))
-        rule = choose_baseline if self._rule == "baseline" else choose_probabilistic
+            return policy.choose_stratified(*counts, *of_all, policy.phase_of(told.version))
+        rule = policy.choose_baseline if self._rule == "baseline" else policy.choose_probabilistic
         return rule(*counts, self._random.random())
 
     def _on_circle(self, servers: Sequence[str]) -> int:
         circle = sorted(
-            (hash_point(f"server/{server}/{copy}"), place)
+            (policy.hash_point(f"server/{server}/{copy}"), place)
             for place, server in enumerate(servers)
             for copy in range(self._virtual_nodes)
         )
-        point = hash_point(f"client/{self._name}")
-        return circle[successor([at for at, _ in circle], point)][1]
+        point = policy.hash_point(f"client/{self._name}")
+        return circle[policy.successor([at for at, _ in circle], point)][1]

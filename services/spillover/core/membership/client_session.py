@@ -31,27 +31,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
+from spillover.core.membership import session_events as ev
 from spillover.core.membership.choosing import STRATIFIED, Chooser
 from spillover.core.membership.list_change import Change, change_between
 from spillover.core.membership.server_line import ServerLine
-from spillover.core.membership.session_events import (
-    Announced,
-    Announcement,
-    Command,
-    Connect,
-    Connected,
-    Ended,
-    Event,
-    Leave,
-    Listed,
-    Lost,
-    NotReached,
-    Parting,
-    SessionServer,
-    Started,
-    TimerFired,
-    Use,
-)
 from spillover.policy.backoff import backoff_s
 
 CHANGE_WAIT_S: Final = 5.0
@@ -91,51 +74,51 @@ class ClientSession:
     ) -> None:
         self._chooser = Chooser(rule, random, name, virtual_nodes)
         given = dict.fromkeys(url.rstrip("/") for url in urls)
-        self._given = tuple(SessionServer("", url) for url in given)
+        self._given = tuple(ev.SessionServer("", url) for url in given)
         self._in_given_order = in_order
         self._random = random
         self._change_wait_s = change_wait_s
         self.servers = self._given
         """The list that was last acted on."""
-        self._stored: tuple[SessionServer, ...] = ()  # what the store said last
+        self._stored: tuple[ev.SessionServer, ...] = ()  # what the store said last
         self._stamp: tuple[int, str, int] | None = None
         """The stamp of the newest list that came."""
-        self.in_use: SessionServer | None = None
+        self.in_use: ev.SessionServer | None = None
         self.refused = 0
         """Announcements that cannot be meant."""
         self._session: int | None = None
         self._attempts = 0
-        self._trying: Connect | None = None
+        self._trying: ev.Connect | None = None
         self._line = ServerLine()
         """The servers to ask next, after the one that is being asked."""
-        self._wanted: tuple[SessionServer, ...] = ()
+        self._wanted: tuple[ev.SessionServer, ...] = ()
         """Where it should be: one that has a session may come back to them."""
         self._rounds = self._asked_to_wait = 0
-        self._news: tuple[Announcement, bool] | None = None
+        self._news: tuple[ev.Announcement, bool] | None = None
         """The announcement to act on, and whether its rank counts."""
         self._parting = self._ended = False
         self._act_s = self._again_s = self._expires_s = math.inf
         """When to act on the news, to ask the next in line, and to give up the attempt."""
-        self._commands: list[Command] = []
+        self._commands: list[ev.Command] = []
         self._handlers: dict[type, Callable[[Any, float], None]] = {
-            Started: lambda _, now_s: self._start(now_s),
-            Connected: self._connected,
-            NotReached: self._not_reached,
-            Announced: self._announced,
-            Listed: self._listed,
-            Parting: self._part,
-            Lost: self._lost,
-            Ended: lambda _, __: self._end(),
-            TimerFired: lambda _, now_s: self._fire(now_s),
+            ev.Started: lambda _, now_s: self._start(now_s),
+            ev.Connected: self._connected,
+            ev.NotReached: self._not_reached,
+            ev.Announced: self._announced,
+            ev.Listed: self._listed,
+            ev.Parting: self._part,
+            ev.Lost: self._lost,
+            ev.Ended: lambda _, __: self._end(),
+            ev.TimerFired: lambda _, now_s: self._fire(now_s),
         }
 
-    def handle(self, event: Event, now_s: float) -> list[Command]:
+    def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
         """Take one event in; the commands for the shell, in order."""
         self._commands = []
         if not self._ended:
             self._handlers[type(event)](event, now_s)
-        elif isinstance(event, Connected):
-            self._commands.append(Leave(event.attempt))
+        elif isinstance(event, ev.Connected):
+            self._commands.append(ev.Leave(event.attempt))
         return self._commands
 
     def next_deadline(self) -> float:
@@ -165,29 +148,29 @@ class ClientSession:
     def _fire(self, now_s: float) -> None:
         if now_s >= self._expires_s and self._trying is not None:
             attempt = self._trying.attempt
-            self._commands.append(Leave(attempt))
-            self._not_reached(NotReached(attempt), now_s)
+            self._commands.append(ev.Leave(attempt))
+            self._not_reached(ev.NotReached(attempt), now_s)
         if now_s >= self._act_s:
             self._act(now_s)
         if now_s >= self._again_s:
             self._ask_next(now_s)
 
-    def _connected(self, event: Connected, now_s: float) -> None:
+    def _connected(self, event: ev.Connected, now_s: float) -> None:
         trying = self._trying
         if trying is None or event.attempt != trying.attempt:
-            self._commands.append(Leave(event.attempt))
+            self._commands.append(ev.Leave(event.attempt))
             return
         old, self._session = self._session, event.attempt
-        self.in_use = SessionServer(event.announcement.cluster, trying.server.url)
+        self.in_use = ev.SessionServer(event.announcement.cluster, trying.server.url)
         self._stop_trying()
         if self._parting:
             self._parting, self._act_s = False, math.inf if self._news is None else self._act_s
-        self._commands.append(Use(self.in_use))
+        self._commands.append(ev.Use(self.in_use))
         if old is not None:
-            self._commands.append(Leave(old, moved=True))
+            self._commands.append(ev.Leave(old, moved=True))
         self._hear(event.announcement, now_s, ranked=False)
 
-    def _not_reached(self, event: NotReached, now_s: float) -> None:
+    def _not_reached(self, event: ev.NotReached, now_s: float) -> None:
         trying = self._trying
         if trying is None or event.attempt != trying.attempt:
             return
@@ -202,11 +185,11 @@ class ClientSession:
                 return
         self._ask_next(now_s)
 
-    def _announced(self, event: Announced, now_s: float) -> None:
+    def _announced(self, event: ev.Announced, now_s: float) -> None:
         if event.attempt == self._session:
             self._hear(event.announcement, now_s, ranked=True)
 
-    def _listed(self, event: Listed, now_s: float) -> None:
+    def _listed(self, event: ev.Listed, now_s: float) -> None:
         told = event.announcement
         if not told.can_be_meant:
             self.refused += 1
@@ -223,15 +206,15 @@ class ClientSession:
         if new and math.isfinite(self._again_s):
             self._ask_next(now_s)
 
-    def _part(self, event: Parting, now_s: float) -> None:
+    def _part(self, event: ev.Parting, now_s: float) -> None:
         if event.attempt == self._session and not self._parting:
             self._parting = True
             within_s = min(max(event.within_s, 0.0), self._change_wait_s)
             self._act_s = min(self._act_s, now_s + within_s * self._random.random())
 
-    def _lost(self, event: Lost, now_s: float) -> None:
+    def _lost(self, event: ev.Lost, now_s: float) -> None:
         if self._trying is not None and event.attempt == self._trying.attempt:
-            self._not_reached(NotReached(event.attempt), now_s)
+            self._not_reached(ev.NotReached(event.attempt), now_s)
             return
         if event.attempt != self._session:
             return
@@ -252,14 +235,14 @@ class ClientSession:
     def _end(self) -> None:
         self._give_up_trying()
         if self._session is not None:
-            self._commands.append(Leave(self._session))
+            self._commands.append(ev.Leave(self._session))
         self._session = self.in_use = self._news = None
         self._act_s = math.inf
         self._ended = True
 
     # --- lists --------------------------------------------------------------------------------
 
-    def _hear(self, told: Announcement, now_s: float, *, ranked: bool) -> None:
+    def _hear(self, told: ev.Announcement, now_s: float, *, ranked: bool) -> None:
         if not told.can_be_meant:
             self.refused += 1
             return
@@ -291,7 +274,7 @@ class ClientSession:
         without = self.in_use if self._parting else None
         self._follow(now_s, without)
 
-    def _follow(self, now_s: float, without: SessionServer | None) -> None:
+    def _follow(self, now_s: float, without: ev.SessionServer | None) -> None:
         """Go where the rule says; `without` is a server that is none for this client."""
         self._act_s = math.inf
         told, ranked = self._news or (None, False)
@@ -331,8 +314,8 @@ class ClientSession:
         self._ask_next(now_s)
 
     def _in_order(
-        self, change: Change, place: int, named: Mapping[str, SessionServer]
-    ) -> Iterable[SessionServer]:
+        self, change: Change, place: int, named: Mapping[str, ev.SessionServer]
+    ) -> Iterable[ev.SessionServer]:
         """The chosen server, the rest of its group, the other group. Without the other one where
         the client may stay with what it has."""
         chosen = change.after[place]
@@ -345,13 +328,13 @@ class ClientSession:
         own = self.in_use
         return [one for one in servers if own is None or not self._is_same(one, own)]
 
-    def _keys(self, told: Announcement | None) -> tuple[str, ...]:
+    def _keys(self, told: ev.Announcement | None) -> tuple[str, ...]:
         """Returns the list last acted on by ids; urls that are of none of `told` stand for
         themselves."""
         servers = self.servers if told is None else told.servers
         return tuple(self._key_of(server, servers) for server in self.servers)
 
-    def _key_of(self, server: SessionServer, servers: Sequence[SessionServer]) -> str:
+    def _key_of(self, server: ev.SessionServer, servers: Sequence[ev.SessionServer]) -> str:
         if server.id:
             return server.id
         own = self.in_use
@@ -382,13 +365,13 @@ class ClientSession:
             self._line.join(self._shuffled(self._known()))
             return
         self._attempts += 1
-        self._trying = Connect(self._attempts, self._line.take_first())
+        self._trying = ev.Connect(self._attempts, self._line.take_first())
         self._expires_s = now_s + CONNECT_S
         self._commands.append(self._trying)
 
     def _give_up_trying(self) -> None:
         if self._trying is not None:
-            self._commands.append(Leave(self._trying.attempt))
+            self._commands.append(ev.Leave(self._trying.attempt))
         self._stop_trying()
 
     def _stop_trying(self) -> None:
@@ -398,17 +381,17 @@ class ClientSession:
         self._rounds = self._asked_to_wait = 0
         self._again_s = self._expires_s = math.inf
 
-    def _target(self) -> SessionServer | None:
+    def _target(self) -> ev.SessionServer | None:
         """Returns where it is on its way to."""
         if self._trying is not None:
             return self._trying.server
         return self._line.first if math.isfinite(self._again_s) else None
 
-    def _asking(self) -> tuple[SessionServer, ...]:
+    def _asking(self) -> tuple[ev.SessionServer, ...]:
         """Returns whom it asks, and then those in line."""
         return tuple(self._line) if self._trying is None else (self._trying.server, *self._line)
 
-    def _known(self) -> list[SessionServer]:
+    def _known(self) -> list[ev.SessionServer]:
         """Returns all servers that were ever told, but for what is in use: unless that has asked
         to go, and perhaps takes clients again."""
         known = {server.url.rstrip("/"): server for server in self.servers}
@@ -426,7 +409,7 @@ class ClientSession:
             return False
         return any(self._is_same(server, own) for server in self.servers)
 
-    def _is_same(self, one: SessionServer, other: SessionServer) -> bool:
+    def _is_same(self, one: ev.SessionServer, other: ev.SessionServer) -> bool:
         return one.id == other.id if one.id and other.id else one.url == other.url
 
     def _shuffled(self, items: Sequence[Any]) -> list[Any]:

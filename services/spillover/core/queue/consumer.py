@@ -22,29 +22,7 @@ from random import Random
 from typing import Any
 
 from spillover.core.agenda import Agenda
-from spillover.core.queue.consumer_events import (
-    Abandon,
-    Check,
-    Command,
-    Event,
-    Fetch,
-    Given,
-    Handle,
-    Handled,
-    Heard,
-    Lost,
-    Nothing,
-    Paused,
-    Pointed,
-    Settled,
-    Silent,
-    Started,
-    Stopped,
-    Take,
-    Tell,
-    TimerFired,
-    Unreachable,
-)
+from spillover.core.queue import consumer_events as ev
 from spillover.policy.backoff import backoff_s
 from spillover.policy.queue import learned_access, pick_producer
 
@@ -147,22 +125,22 @@ class ConsumerMachine:
         self._retry_s = math.inf
         """When it asks again, while all producers are passed over."""
         self._agenda = Agenda()
-        self._out: list[Command] = []
+        self._out: list[ev.Command] = []
         self._handlers: dict[type, Callable[[Any, float], None]] = {
-            Started: self._started,
-            Paused: self._paused,
-            Given: self._given,
-            Pointed: self._pointed,
-            Nothing: self._nothing,
-            Unreachable: self._unreachable,
-            Silent: self._silent,
-            Handled: self._handled,
-            Heard: self._heard,
-            Stopped: self._stopped,
-            TimerFired: lambda _, now_s: self._agenda.run_due(now_s),
+            ev.Started: self._started,
+            ev.Paused: self._paused,
+            ev.Given: self._given,
+            ev.Pointed: self._pointed,
+            ev.Nothing: self._nothing,
+            ev.Unreachable: self._unreachable,
+            ev.Silent: self._silent,
+            ev.Handled: self._handled,
+            ev.Heard: self._heard,
+            ev.Stopped: self._stopped,
+            ev.TimerFired: lambda _, now_s: self._agenda.run_due(now_s),
         }
 
-    def handle(self, event: Event, now_s: float) -> list[Command]:
+    def handle(self, event: ev.Event, now_s: float) -> list[ev.Command]:
         self._handlers[type(event)](event, now_s)
         commands, self._out = self._out, []
         return commands
@@ -187,17 +165,17 @@ class ConsumerMachine:
 
     # --- asking -------------------------------------------------------------------------------
 
-    def _started(self, event: Started, now_s: float) -> None:
+    def _started(self, event: ev.Started, now_s: float) -> None:
         self._running = not self._is_over
         self._ask(now_s)
 
-    def _paused(self, event: Paused, now_s: float) -> None:
+    def _paused(self, event: ev.Paused, now_s: float) -> None:
         self._running = False
 
-    def _stopped(self, event: Stopped, now_s: float) -> None:
+    def _stopped(self, event: ev.Stopped, now_s: float) -> None:
         self._running, self._is_over = False, True
         for take in list(self._takes):
-            self._out.append(Abandon(take))
+            self._out.append(ev.Abandon(take))
             self._end_take(take)
 
     def _ask(self, now_s: float) -> None:
@@ -212,7 +190,7 @@ class ConsumerMachine:
             take = f"{settings.name}-{self._random.getrandbits(64):016x}"
             self._takes[take] = _Take(producer)
             self._check_later(take, now_s)
-            self._out.append(Take(take, producer, dict(self._access)))
+            self._out.append(ev.Take(take, producer, dict(self._access)))
 
     def _ask_later(self, now_s: float) -> None:
         """All are passed over: ask when that ends for the first of them."""
@@ -238,27 +216,27 @@ class ConsumerMachine:
         failed = self._failed.get(name)
         return failed is not None and now_s < failed[1]
 
-    def _pointed(self, event: Pointed, now_s: float) -> None:
+    def _pointed(self, event: ev.Pointed, now_s: float) -> None:
         if event.take in self._takes:
             self._takes[event.take].producer = event.producer
-            self._out.append(Fetch(event.take, event.producer, event.grant))
+            self._out.append(ev.Fetch(event.take, event.producer, event.grant))
 
-    def _given(self, event: Given, now_s: float) -> None:
+    def _given(self, event: ev.Given, now_s: float) -> None:
         if event.grant in self._held:  # no producer gives one twice
-            self._unreachable(Unreachable(event.take, event.producer), now_s)
+            self._unreachable(ev.Unreachable(event.take, event.producer), now_s)
             return
         if self._end_take(event.take) is None:
-            self._out.append(Tell(event.producer, event.grant, "nack", 0.0))
+            self._out.append(ev.Tell(event.producer, event.grant, "nack", 0.0))
             return
         self._failed.pop(event.producer, None)
         self._learn(event.producer)
         held = _Held(event.producer, event.visibility_s, now_s)
         self._held[event.grant] = held
         held.alarm = self._agenda.at(held.due_s, self._extend, event.grant)
-        self._out.append(Handle(event.grant))
+        self._out.append(ev.Handle(event.grant))
         self._ask(now_s)
 
-    def _nothing(self, event: Nothing, now_s: float) -> None:
+    def _nothing(self, event: ev.Nothing, now_s: float) -> None:
         producer = self._end_take(event.take)
         if producer is not None:
             self._failed.pop(producer, None)
@@ -276,16 +254,16 @@ class ConsumerMachine:
         self._takes[take].alarm = self._agenda.at(now_s + CHECK_S, self._check_there, take)
 
     def _check_there(self, take: str, now_s: float) -> None:
-        self._out.append(Check(self._takes[take].producer))
+        self._out.append(ev.Check(self._takes[take].producer))
         self._check_later(take, now_s)
 
-    def _silent(self, event: Silent, now_s: float) -> None:
+    def _silent(self, event: ev.Silent, now_s: float) -> None:
         silent = [name for name, one in self._takes.items() if one.producer == event.producer]
         for take in silent:
-            self._out.append(Abandon(take))
-            self._unreachable(Unreachable(take, event.producer), now_s)
+            self._out.append(ev.Abandon(take))
+            self._unreachable(ev.Unreachable(take, event.producer), now_s)
 
-    def _unreachable(self, event: Unreachable, now_s: float) -> None:
+    def _unreachable(self, event: ev.Unreachable, now_s: float) -> None:
         """End the take; several that fail at the same time count as one failure of the producer."""
         self._end_take(event.take)
         if not self._is_passed_over(event.producer, now_s):
@@ -297,7 +275,7 @@ class ConsumerMachine:
 
     # --- objects ------------------------------------------------------------------------------
 
-    def _handled(self, event: Handled, now_s: float) -> None:
+    def _handled(self, event: ev.Handled, now_s: float) -> None:
         held = self._held[event.grant]
         held.end = "ack" if event.well else "nack"
         held.rest_s = event.rest_s
@@ -310,7 +288,7 @@ class ConsumerMachine:
 
     def _settle(self, grant: str, *, known: bool | None) -> None:
         self._agenda.drop(self._held.pop(grant).alarm)
-        self._out.append(Settled(grant, known))
+        self._out.append(ev.Settled(grant, known))
 
     def _tell_end(self, grant: str, pause_s: float, now_s: float) -> None:
         """Tell how it ended until that is heard, or the grant must have ended anyway."""
@@ -319,7 +297,7 @@ class ConsumerMachine:
             self._settle(grant, known=None)
             return
         assert held.end is not None
-        self._out.append(Tell(held.producer, grant, held.end, held.rest_s))
+        self._out.append(ev.Tell(held.producer, grant, held.end, held.rest_s))
         again_s = min(now_s + pause_s, held.until_s)
         held.alarm = self._agenda.at(again_s, self._tell_end, grant, 2.0 * pause_s)
 
@@ -331,11 +309,11 @@ class ConsumerMachine:
             return
         if held.asked_s is None:
             held.asked_s = now_s
-        self._out.append(Tell(held.producer, grant, "extend"))
+        self._out.append(ev.Tell(held.producer, grant, "extend"))
         held.due_s = min(now_s + held.step_s, held.until_s)
         held.alarm = self._agenda.at(held.due_s, self._extend, grant)
 
-    def _heard(self, event: Heard, now_s: float) -> None:
+    def _heard(self, event: ev.Heard, now_s: float) -> None:
         held = self._held.get(event.grant)
         if held is None or held.is_lost:
             return
@@ -351,7 +329,7 @@ class ConsumerMachine:
         """Its handler may go on: its hand is free when it has ended."""
         held.is_lost = True
         self._agenda.drop(held.alarm)
-        self._out.append(Lost(grant, late_s))
+        self._out.append(ev.Lost(grant, late_s))
 
     # --- where objects come from --------------------------------------------------------------
 

@@ -7,7 +7,6 @@ import asyncio
 import os
 import uuid
 from random import Random
-from types import TracebackType
 from typing import Self
 
 from spillover.core.leases import events as ev
@@ -98,12 +97,7 @@ class LeaseGroup:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             await self.drain()
         finally:

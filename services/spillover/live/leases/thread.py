@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 import threading
-from types import TracebackType
 from typing import Any, Self
 
 from spillover.live.leases.completion import MemberFailed
@@ -53,12 +52,7 @@ class LeaseGroupThread:
         self._raise()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             self.drain()
         except BaseException:

@@ -16,36 +16,13 @@ from typing import Any
 from urllib.parse import quote
 
 from spillover.core.driver import Driver
+from spillover.core.membership import session_events as ev
 from spillover.core.membership.choosing import RULES as RULES  # noqa: PLC0414 - for who runs it
 from spillover.core.membership.client_session import ClientSession
-from spillover.core.membership.session_events import (
-    Announced,
-    Announcement,
-    Command,
-    Connect,
-    Connected,
-    Ended,
-    Event,
-    Leave,
-    Listed,
-    Lost,
-    NotReached,
-    Parting,
-    SessionServer,
-    Started,
-    TimerFired,
-    Use,
-)
 from spillover.live.engine.timers import Timers
 from spillover.live.http1.client import HttpClient
 from spillover.live.http1.outgoing import StreamRefused
-from spillover.live.membership.session_wire import (
-    LINE_LIMIT_BYTES,
-    SESSION,
-    SILENCE_S,
-    MalformedLine,
-    decode_line,
-)
+from spillover.live.membership import session_wire as wire
 from spillover.live.process.logs import Message
 from spillover.model.addresses import may_be_led_to
 from spillover.model.errors import InputError, PeerError
@@ -74,11 +51,11 @@ class SessionShell:
         may_ask: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self._may_ask = may_ask
-        self._path = f"{SESSION}?client={quote(name, safe='')}"
+        self._path = f"{wire.SESSION}?client={quote(name, safe='')}"
         self._machine = machine
         self._client_of = client_of
         self._loop = asyncio.get_running_loop()
-        self._streams: dict[int, tuple[SessionServer, asyncio.Task[None]]] = {}
+        self._streams: dict[int, tuple[ev.SessionServer, asyncio.Task[None]]] = {}
         self._heard: set[int] = set()
         """Attempts that have become sessions."""
         self._farewells: set[asyncio.Task[None]] = set()
@@ -91,34 +68,34 @@ class SessionShell:
         """There is no session, as far as was told."""
         self._timers = Timers(self._loop)
         interpreters: dict[type, Callable[[Any], None]] = {
-            Connect: self._connect,
-            Leave: self._leave,
-            Use: self._used,
+            ev.Connect: self._connect,
+            ev.Leave: self._leave,
+            ev.Use: self._used,
         }
         watched = _Watched(machine, on_change)
-        driver = Driver[Event, Any](watched, self._timers, interpreters, self._on_failure)
-        driver.start(TimerFired())
+        driver = Driver[ev.Event, Any](watched, self._timers, interpreters, self._on_failure)
+        driver.start(ev.TimerFired())
         self._feed = driver.feed
 
     @property
-    def in_use(self) -> SessionServer | None:
+    def in_use(self) -> ev.SessionServer | None:
         return self._machine.in_use
 
     @property
-    def servers(self) -> tuple[SessionServer, ...]:
+    def servers(self) -> tuple[ev.SessionServer, ...]:
         return self._machine.servers
 
     def start(self) -> None:
-        self._feed(Started())
+        self._feed(ev.Started())
 
-    def listed(self, stamp: tuple[int, str, int], servers: Sequence[SessionServer]) -> None:
+    def listed(self, stamp: tuple[int, str, int], servers: Sequence[ev.SessionServer]) -> None:
         """Take in what the store of configurations has."""
-        told = Announcement("", *stamp, tuple(servers), 0, 0, 0.0)
-        self._feed(Listed(self._with_servers(told)))
+        told = ev.Announcement("", *stamp, tuple(servers), 0, 0, 0.0)
+        self._feed(ev.Listed(self._with_servers(told)))
 
     async def close(self) -> None:
         """Leave, and let go of everything."""
-        self._feed(Ended())
+        self._feed(ev.Ended())
         if self._farewells:
             await asyncio.wait(self._farewells)
         streams = [task for _, task in self._streams.values()]
@@ -138,16 +115,16 @@ class SessionShell:
 
     # --- commands -----------------------------------------------------------------------------
 
-    def _connect(self, command: Connect) -> None:
+    def _connect(self, command: ev.Connect) -> None:
         self.connects += 1
         reading = self._read(command)
         task = self._loop.create_task(reading, name=f"session at {command.server.url}")
         self._streams[command.attempt] = command.server, task
 
-    def _used(self, command: Use) -> None:
+    def _used(self, command: ev.Use) -> None:
         _log.debug(Message("session", node=command.server.url))
 
-    def _leave(self, command: Leave) -> None:
+    def _leave(self, command: ev.Leave) -> None:
         found = self._streams.get(command.attempt)
         if found is None:
             return
@@ -166,7 +143,7 @@ class SessionShell:
         return f"{self._path}&attempt={attempt}"
 
     async def _say_goodbye(
-        self, server: SessionServer, task: asyncio.Task[None], path: str
+        self, server: ev.SessionServer, task: asyncio.Task[None], path: str
     ) -> None:
         """The word first, the stream then: else it would look like a loss."""
         with suppress(PeerError):
@@ -175,20 +152,20 @@ class SessionShell:
 
     # --- streams ------------------------------------------------------------------------------
 
-    async def _read(self, command: Connect) -> None:
+    async def _read(self, command: ev.Connect) -> None:
         """One session, from the attempt to its end."""
         attempt, url = command.attempt, command.server.url
-        end: Event = Lost(attempt)
+        end: ev.Event = ev.Lost(attempt)
         try:
             hear = partial(self._hear, attempt)
             path = self._path_of(attempt)
             await self._client_of(url).stream_lines(
-                path, hear, line_limit_bytes=LINE_LIMIT_BYTES, silence_s=SILENCE_S
+                path, hear, line_limit_bytes=wire.LINE_LIMIT_BYTES, silence_s=wire.SILENCE_S
             )
         except StreamRefused as refused:
             if refused.status in NOT_LET_IN:
                 self.put_off += 1
-                end = NotReached(attempt, _retry_after_s(refused))
+                end = ev.NotReached(attempt, _retry_after_s(refused))
             self._tell(url, refused)
         except (PeerError, InputError) as error:
             self._tell(url, error)
@@ -211,20 +188,20 @@ class SessionShell:
                 raise PeerError(detail)
             self._heard.add(attempt)
             self._is_told = False
-            self._feed(Connected(attempt, told))
+            self._feed(ev.Connected(attempt, told))
             return
         try:
-            said = decode_line(line)
-        except MalformedLine as error:
+            said = wire.decode_line(line)
+        except wire.MalformedLine as error:
             self.lies += 1
             self._tell(self._streams[attempt][0].url, error)
             return
-        if isinstance(said, Announcement):
-            self._feed(Announced(attempt, self._with_servers(said)))
+        if isinstance(said, ev.Announcement):
+            self._feed(ev.Announced(attempt, self._with_servers(said)))
         elif said is not None:
-            self._feed(Parting(attempt, said))
+            self._feed(ev.Parting(attempt, said))
 
-    def _with_servers(self, told: Announcement) -> Announcement:
+    def _with_servers(self, told: ev.Announcement) -> ev.Announcement:
         """Without those that are not to be asked."""
         allowed = tuple(server for server in told.servers if self._may_ask(server.url))
         return told._replace(servers=allowed)
@@ -246,19 +223,19 @@ class _Watched:
         self._machine, self._on_change = machine, on_change
         self.next_deadline, self.check = machine.next_deadline, machine.check
 
-    def handle(self, event: Event, now_s: float) -> Sequence[Command]:
+    def handle(self, event: ev.Event, now_s: float) -> Sequence[ev.Command]:
         commands = self._machine.handle(event, now_s)
         self._on_change()
         return commands
 
 
-def _read_first(line: bytes) -> Announcement:
+def _read_first(line: bytes) -> ev.Announcement:
     """Raises PeerError for what no node says first."""
     try:
-        told = decode_line(line)
-    except MalformedLine as error:
+        told = wire.decode_line(line)
+    except wire.MalformedLine as error:
         raise PeerError(f"it is no node: {error}") from None
-    if not isinstance(told, Announcement) or not told.can_be_meant:
+    if not isinstance(told, ev.Announcement) or not told.can_be_meant:
         raise PeerError("it is no node: expected an announcement with a list of servers first")
     return told
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spillover.live.http1.client import HttpClient
 from spillover.live.tls.certified import PeerCertificate
 from spillover.model.certified_names import certified_name, check_names, same_name
-from spillover.model.errors import InputError
+from spillover.model.errors import InputError, blamed_on
 
 if TYPE_CHECKING:
     from spillover.live.tls.material import TlsFiles
@@ -82,10 +82,8 @@ def certify(files: TlsFiles, producer: str, peers: Collection[str]) -> Certified
         expected = f"expected a certificate with one DNS name (SAN) {producer.lower()}.QUEUE"
         raise InputError(files.cert, "", f"{expected}.spillover, got {described(leaf)}")
     (queue,) = found
-    try:
+    with blamed_on("--peer"):
         check_names(queue, [producer, *peers])
-    except InputError as error:
-        raise InputError("--peer", "", error.expected) from None
     return CertifiedProducers(Credentials(files, certified_name(producer, queue)), queue, peers)
 
 

@@ -12,7 +12,6 @@ import secrets
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Literal, Self, TypeAlias
 
 from spillover.core.queue.consumer import ConsumerSettings
@@ -96,12 +95,7 @@ class AsyncQueueObject(_Object):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         await self._held.end(well=kind is None, failed=_is_failure(kind))
 
 
@@ -123,12 +117,7 @@ class QueueObject(_Object):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if not self._held.is_settled:
             ending = self._held.end(well=kind is None, failed=_is_failure(kind))
             self._thread.run(ending)
@@ -180,12 +169,7 @@ class Consumer:
         await self._open()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._close()
 
     def __aiter__(self) -> AsyncIterator[AsyncQueueObject]:
@@ -221,12 +205,7 @@ class Consumer:
         atexit.register(self.__exit__, None, None, None)  # later its thread runs no more
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         thread, self._thread = self._thread, None
         atexit.unregister(self.__exit__)
         if thread is not None and not thread.is_of_parent:

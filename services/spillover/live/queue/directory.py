@@ -15,7 +15,7 @@ from spillover.live.queue.client_wire import Headers, client_of, error_of
 from spillover.live.queue.wire import PRODUCERS_MAX, Id
 from spillover.model.addresses import may_be_led_to
 from spillover.model.arguments import wrong
-from spillover.model.errors import UNREADABLE, InputError, PeerError, Unreachable
+from spillover.model.errors import UNREADABLE, InputError, PeerError, Unreachable, blamed_on
 
 ANSWER_S = 5.0
 REASONS_MAX = 3
@@ -47,10 +47,8 @@ def checked_urls(urls: object, trust: Trust) -> tuple[str, ...]:
 def _checked_url(url: object, trust: Trust) -> str:
     if not isinstance(url, str):
         raise wrong("urls", "a URL", url)
-    try:
+    with blamed_on("urls"):
         base = BaseUrl(url).url
-    except InputError as error:
-        raise InputError("urls", "", error.expected) from None
     client_of(base, trust)
     return base
 

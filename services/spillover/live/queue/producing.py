@@ -6,7 +6,6 @@ import atexit
 import math
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TypeAlias
 
 from spillover.live.engine.loop_thread import LoopThread
@@ -152,12 +151,7 @@ class Producer:
         self._queue = AsyncQueue(self._urls, self._deadline_s, self._trust, self._headers)
         return self._queue
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         queue, self._queue = self._queue, None
         if queue is not None:
             await queue.close()
@@ -167,12 +161,7 @@ class Producer:
         atexit.register(self.__exit__, None, None, None)  # later its thread runs no more
         return Queue(self._thread.run(self.__aenter__()), self._thread)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         thread, self._thread = self._thread, None
         atexit.unregister(self.__exit__)
         if thread is not None and not thread.is_of_parent:

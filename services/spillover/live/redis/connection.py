@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import importlib
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ NOT_READY = ("LOADING", "MASTERDOWN", "BUSY", "FAILOVER")
 
 _WITHIN_A_SCRIPT = re.compile(r"^Error running script \(call to \w+\): (@\w+: ?\d+: )+-?")
 """Redis before 7 puts this before the error of a command within a script."""
+
+ASYNC, THREADS = "redis.asyncio", "redis"
+"""The library for tasks, and the same for threads."""
 
 CONNECTIONS_MAX = 8
 """The most connections of one store. More calls than that wait for a free one, within their time
@@ -55,30 +59,36 @@ class Script:
 
 
 def open_client(
-    url: RedisUrl | RedisAddress, timeout_s: float, connections: int = CONNECTIONS_MAX
-) -> Redis:
-    """Returns a client that has connected nowhere yet. `timeout_s` holds for connecting, for each
-    answer and for a free connection. Raises InputError without the library, or if `url` is none."""
+    url: RedisUrl | RedisAddress,
+    timeout_s: float,
+    connections: int = CONNECTIONS_MAX,
+    library: str = ASYNC,
+    *,
+    as_text: bool = True,
+) -> Any:
+    """Returns a client of the `library` that has connected nowhere yet, and gets text or bytes.
+    `timeout_s` holds for connecting, for each answer and for a free connection. Raises InputError
+    without the library, or if `url` is none."""
     try:
-        from redis.asyncio import Redis  # noqa: PLC0415
-        from redis.asyncio.retry import Retry  # noqa: PLC0415
+        redis = importlib.import_module(library)
+        retry = importlib.import_module(f"{library}.retry").Retry
         from redis.backoff import NoBackoff  # noqa: PLC0415
 
-        from spillover.live.redis.pools import AsyncPool  # noqa: PLC0415
+        from spillover.live.redis import pools  # noqa: PLC0415
     except ImportError:
         raise missing_extra("a lease group", "leases", "redis") from None
-    pool = AsyncPool.at(
+    pool = (pools.AsyncPool if library == ASYNC else pools.BlockingPool).at(
         RedisAddress.of(url),
         max_connections=connections,
         timeout=timeout_s,
         socket_timeout=timeout_s,
         socket_connect_timeout=timeout_s,
-        retry=Retry(NoBackoff(), 0),
-        decode_responses=True,
-        encoding_errors="replace",
+        retry=retry(NoBackoff(), 0),
+        decode_responses=as_text,
+        encoding_errors="replace" if as_text else "strict",
         protocol=2,
     )
-    return Redis(connection_pool=pool)
+    return redis.Redis(connection_pool=pool)
 
 
 def failures() -> tuple[type[Exception], ...]:
@@ -99,12 +109,6 @@ async def close_quietly(*closes: Callable[[], Awaitable[object]]) -> None:
             await close()
 
 
-def connect_anew(client: Any) -> None:
-    """Have a client of `open_client`, or of streams, connect anew before each connection's next
-    call: after READONLY a name may lead to another server."""
-    client.connection_pool.connect_anew()
-
-
 def is_read_only(error: Exception) -> bool:
     """Returns whether a server refuses to be written to. Redis before 7 says so inside of an error
     of the script that tried."""
@@ -114,6 +118,14 @@ def is_read_only(error: Exception) -> bool:
     return isinstance(error, ReadOnlyError) or (
         isinstance(error, ResponseError) and said.startswith("READONLY ")
     )
+
+
+def failed(error: Exception, client: Any, place: str) -> StoreRefused | StoreUnreachable:
+    """Returns what an error of a client of `open_client` means for whoever asked. After READONLY,
+    when the name may lead to another server, each connection is made anew before its next call."""
+    if is_read_only(error):
+        client.connection_pool.connect_anew()
+    return told_error(error, place)
 
 
 def told_error(error: Exception, place: str) -> StoreRefused | StoreUnreachable:
@@ -167,7 +179,7 @@ class RedisLink:
         connections: int = CONNECTIONS_MAX,
     ) -> None:
         address = RedisAddress.of(url)
-        self._client = open_client(address, timeout_s, connections)
+        self._client: Redis = open_client(address, timeout_s, connections)
         self._timeout_s = timeout_s
         self.place = address.place
         self.round_trips = 0
@@ -214,6 +226,4 @@ class RedisLink:
         except passed:
             raise
         except failures() as error:
-            if is_read_only(error):
-                connect_anew(self._client)
-            raise told_error(error, self.place) from None
+            raise failed(error, self._client, self.place) from None

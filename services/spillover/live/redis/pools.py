@@ -51,32 +51,34 @@ class _Credentials(redis.CredentialProvider):
         return self.get_credentials()
 
 
-def _opened(kind: Any, address: RedisAddress, options: dict[str, Any]) -> Any:
-    """A pool of that kind for an address."""
-    pool = kind.from_url(address.url, **options)
-    for name in ("username", "password"):
-        pool.connection_kwargs.pop(name, None)
-    pool.connection_kwargs["credential_provider"] = _Credentials(address)
-    return pool
+class _Pool:
+    """The common part of both kinds of pools."""
 
+    connection_class: Any
 
-class BlockingPool(redis.BlockingConnectionPool):
-    """A pool of connections for threads."""
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._ages = _Ages()
+        super().__init__(*arguments, **options)
+        self.connection_class = OURS.get(self.connection_class, self.connection_class)
 
     @classmethod
     def at(cls, address: RedisAddress, **options: Any) -> Self:
         """Returns a pool of connections to there, with options of the library."""
-        pool: Self = _opened(cls, address, options)
-        return pool
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self._ages = _Ages()
-        super().__init__(*arguments, **options)  # type: ignore[no-untyped-call]
-        self.connection_class = OURS.get(self.connection_class, self.connection_class)
+        kind: Any = cls
+        pool = kind.from_url(address.url, **options)
+        for name in ("username", "password"):
+            pool.connection_kwargs.pop(name, None)
+        pool.connection_kwargs["credential_provider"] = _Credentials(address)
+        made: Self = pool
+        return made
 
     def connect_anew(self) -> None:
         """Have each connection made anew before it is used the next time."""
         self._ages.pass_()
+
+
+class BlockingPool(_Pool, redis.BlockingConnectionPool):
+    """A pool of connections for threads."""
 
     def get_connection(self, *arguments: Any, **options: Any) -> Any:
         """Do the same as the library's."""
@@ -91,23 +93,8 @@ class BlockingPool(redis.BlockingConnectionPool):
         return connection
 
 
-class AsyncPool(redis.asyncio.BlockingConnectionPool):
+class AsyncPool(_Pool, redis.asyncio.BlockingConnectionPool):
     """A pool of connections for tasks of one event loop."""
-
-    @classmethod
-    def at(cls, address: RedisAddress, **options: Any) -> Self:
-        """Returns a pool of connections to there, with options of the library."""
-        pool: Self = _opened(cls, address, options)
-        return pool
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self._ages = _Ages()
-        super().__init__(*arguments, **options)
-        self.connection_class = OURS.get(self.connection_class, self.connection_class)
-
-    def connect_anew(self) -> None:
-        """Have each connection made anew before it is used the next time."""
-        self._ages.pass_()
 
     async def get_connection(self, *arguments: Any, **options: Any) -> Any:
         """Do the same as the library's."""

@@ -15,16 +15,8 @@ from typing import Any, Protocol
 
 from spillover.core.membership.list_change import Change, change_between
 from spillover.model.errors import InputError
+from spillover.policy import membership as policy
 from spillover.policy.leases import minimum_moves
-from spillover.policy.membership import (
-    choose_baseline,
-    choose_probabilistic,
-    choose_stratified,
-    hash_point,
-    phase_of,
-    successor,
-    surplus_of,
-)
 from spillover.sim.engine.world import stream
 
 RULES = ("probabilistic", "stratified", "baseline", "consistent-hash")
@@ -164,7 +156,7 @@ class _Deciding:
 class _Coins(_Deciding):
     """Clients that draw a number of their own for each change."""
 
-    choose: Callable[[int, int, int, int, float], int] = staticmethod(choose_probabilistic)
+    choose: Callable[[int, int, int, int, float], int] = staticmethod(policy.choose_probabilistic)
 
     def follow(self, number: int) -> int:
         choose, draw, servers = self.choose, self.draw, self.servers
@@ -178,7 +170,7 @@ class _Coins(_Deciding):
 
 
 class _Baseline(_Coins):
-    choose = staticmethod(choose_baseline)
+    choose = staticmethod(policy.choose_baseline)
 
 
 class _Stratified(_Deciding):
@@ -199,12 +191,14 @@ class _Stratified(_Deciding):
         counts = {server: len(line) for server, line in lines.items() if line}
         total = len(servers)
         compared = len(set(counts) | set(self._lists[number - 1]))
-        surplus = {name: surplus_of(count, total, compared) for name, count in counts.items()}
-        phase = phase_of(number)
+        surplus = {
+            name: policy.surplus_of(count, total, compared) for name, count in counts.items()
+        }
+        phase = policy.phase_of(number)
         movers = []
         for client, change, own in self.deciding(number):
             server = servers[client]
-            place = choose_stratified(
+            place = policy.choose_stratified(
                 own, change.kept, change.gone, change.added,
                 ranks[client], counts[server], surplus[server], phase,
             )  # fmt: skip
@@ -229,7 +223,7 @@ class _Circle:
         # Names carry the seed, so that another seed is another draw of all points.
         self._seed = seed
         self._virtual_nodes = virtual_nodes
-        self._points = [hash_point(f"{seed}/client/{client}") for client in range(clients)]
+        self._points = [policy.hash_point(f"{seed}/client/{client}") for client in range(clients)]
         self._lists = lists
         self.servers = self._owners(lists[0])
 
@@ -239,12 +233,12 @@ class _Circle:
 
     def _owners(self, servers: Sequence[str]) -> list[str]:
         circle = sorted(
-            (hash_point(f"{self._seed}/server/{server}/{copy}"), server)
+            (policy.hash_point(f"{self._seed}/server/{server}/{copy}"), server)
             for server in servers
             for copy in range(self._virtual_nodes)
         )
         points = [point for point, _ in circle]
-        return [circle[successor(points, point)][1] for point in self._points]
+        return [circle[policy.successor(points, point)][1] for point in self._points]
 
 
 def _crowd_of(

@@ -14,23 +14,10 @@ from functools import partial
 from typing import Any
 
 from spillover.core.driver import Driver
+from spillover.core.membership import session_events as ev
 from spillover.core.membership.choosing import STRATIFIED
 from spillover.core.membership.client_session import CHANGE_WAIT_S, ClientSession
 from spillover.core.membership.letting_in import LettingIn
-from spillover.core.membership.session_events import (
-    Announced,
-    Connect,
-    Connected,
-    Event,
-    Leave,
-    Lost,
-    NotReached,
-    Parting,
-    SessionServer,
-    Started,
-    TimerFired,
-    Use,
-)
 from spillover.sim.engine.timers import WorldTimers
 from spillover.sim.engine.world import World, stream
 from spillover.sim.membership.parties import Life, Looker, SessionAttempt, SimClient, SimNode
@@ -96,7 +83,7 @@ class Sessions:
             client = SimClient(client_name(seed, number), machine, urls)
             self.clients.append(client)
             self._drive(client)
-            world.at(self._random.random() * over_s, client.driver.feed, Started())
+            world.at(self._random.random() * over_s, client.driver.feed, ev.Started())
 
     def counts(self, names: Iterable[str] | None = None) -> dict[str, int]:
         """Returns how many clients the nodes have, by what the nodes know."""
@@ -130,7 +117,7 @@ class Sessions:
 
     def _announce(self, node: SimNode, surplus: float) -> None:
         for rank, one in enumerate(node.clients.sessions):
-            self._tell(one, Announced(one.attempt, node.clients.told(rank, surplus)))
+            self._tell(one, ev.Announced(one.attempt, node.clients.told(rank, surplus)))
 
     def _numbers(self, node: SimNode) -> dict[str, int]:
         """Returns how many clients the others have, as reports say."""
@@ -144,7 +131,7 @@ class Sessions:
         if node.state is Life.UP and not node.draining:
             node.draining = True
             for one in node.clients.sessions:
-                self._tell(one, Parting(one.attempt, PARTING_S))
+                self._tell(one, ev.Parting(one.attempt, PARTING_S))
 
     def resume(self, node: SimNode) -> None:
         node.draining = not node.clients.is_server
@@ -157,7 +144,7 @@ class Sessions:
         node.silences += 1
         for one in node.clients.sessions:
             if state is Life.DOWN:
-                self._tell(one, Lost(one.attempt))
+                self._tell(one, ev.Lost(one.attempt))
             else:
                 silent_s = self.world.now_s + SILENCE_S
                 self.world.at(silent_s, self._silent, one, node.silences)
@@ -180,7 +167,7 @@ class Sessions:
         node = one.node
         is_gone = node.life != one.life
         if is_gone or (node.state is Life.SILENT and node.silences == silences):
-            self._answer(one, Lost(one.attempt))
+            self._answer(one, ev.Lost(one.attempt))
 
     def begin(self, node: SimNode, first: Sequence[str]) -> None:
         """Start it with the file that has this list. It hears the newest one soon."""
@@ -194,7 +181,7 @@ class Sessions:
     def cut(self, one: SessionAttempt) -> None:
         """The connection of a session breaks: both ends see that, at different times."""
         if one.is_session:
-            self._tell(one, Lost(one.attempt))
+            self._tell(one, ev.Lost(one.attempt))
             later_s = self.world.now_s + 2.0 * self._way_s + self._random.random() * 5.0
             self.world.at(later_s, self._write, one)
 
@@ -202,15 +189,15 @@ class Sessions:
 
     def _drive(self, client: SimClient) -> None:
         interpreters: dict[type, Callable[[Any], None]] = {
-            Connect: partial(self._connect, client),
-            Use: lambda _: client.use_newest(),
-            Leave: partial(self._leave, client),
+            ev.Connect: partial(self._connect, client),
+            ev.Use: lambda _: client.use_newest(),
+            ev.Leave: partial(self._leave, client),
         }
         timers, heard = WorldTimers(self.world), partial(self._looker.heard, client)
         client.driver = Driver(client.machine, timers, interpreters, journal=heard)
-        client.driver.start(TimerFired())
+        client.driver.start(ev.TimerFired())
 
-    def _connect(self, client: SimClient, command: Connect) -> None:
+    def _connect(self, client: SimClient, command: ev.Connect) -> None:
         self._looker.connecting(client, self.world.now_s)
         node = self.nodes[command.server.url.removeprefix("http://")]
         one = client.streams[command.attempt] = SessionAttempt(
@@ -224,29 +211,29 @@ class Sessions:
             return
         one.life = node.life
         if not node.takes:
-            self._later(self._answer, one, NotReached(one.attempt))
+            self._later(self._answer, one, ev.NotReached(one.attempt))
             return
         wait_s = node.clients.let_in(client.name, self.world.now_s, FULL_WAIT_S)
         if wait_s is not None:
             node.put_off += 1
             told_s = float(max(1, math.ceil(wait_s)))  # as the header has it
-            self._later(self._answer, one, NotReached(one.attempt, told_s))
+            self._later(self._answer, one, ev.NotReached(one.attempt, told_s))
             return
         node.let_in_s.append(self.world.now_s)
         self._looker.let_in(node, self.world.now_s)
         old = node.clients.put_in(client.name, one)
         if old is not None:
-            self._tell(old, Lost(old.attempt))
+            self._tell(old, ev.Lost(old.attempt))
         one.is_session = True
         rank = len(node.clients) - 1
-        self._tell(one, Connected(one.attempt, node.clients.told(rank, 0.0)))
+        self._tell(one, ev.Connected(one.attempt, node.clients.told(rank, 0.0)))
 
-    def _answer(self, one: SessionAttempt, event: Event) -> None:
+    def _answer(self, one: SessionAttempt, event: ev.Event) -> None:
         """Bring the client the end of an attempt or a session, or a message in it, if it still
         listens."""
         if not one.at_client:
             return
-        ends = isinstance(event, (NotReached, Lost))
+        ends = isinstance(event, (ev.NotReached, ev.Lost))
         if ends:
             one.at_client = False
             del one.client.streams[one.attempt]
@@ -254,10 +241,10 @@ class Sessions:
                 one.client.session = None
         elif one.node.state is Life.SILENT:
             return
-        one.is_heard |= isinstance(event, Connected)
+        one.is_heard |= isinstance(event, ev.Connected)
         one.client.driver.feed(event)
 
-    def _leave(self, client: SimClient, command: Leave) -> None:
+    def _leave(self, client: SimClient, command: ev.Leave) -> None:
         one = client.streams.pop(command.attempt)
         one.at_client = False
         if client.session is one:
@@ -297,7 +284,7 @@ class Sessions:
 
     # --- ways ---------------------------------------------------------------------------------
 
-    def _tell(self, one: SessionAttempt, event: Event) -> None:
+    def _tell(self, one: SessionAttempt, event: ev.Event) -> None:
         """Lines of one session keep their order: each takes the same way."""
         self.world.at(self.world.now_s + self._way_s, self._answer, one, event)
 
@@ -316,6 +303,6 @@ def url_of(name: str) -> str:
     return f"http://{name}"
 
 
-def servers_of(names: Sequence[str]) -> tuple[SessionServer, ...]:
+def servers_of(names: Sequence[str]) -> tuple[ev.SessionServer, ...]:
     """Returns the list of these as it is announced."""
-    return tuple(SessionServer(name, url_of(name)) for name in names)
+    return tuple(ev.SessionServer(name, url_of(name)) for name in names)

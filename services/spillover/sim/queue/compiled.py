@@ -14,15 +14,7 @@ from spillover.sim.engine.world import stream
 # Above the kernel: it says in one line that numba is missing.
 from spillover.sim.fast import compile as _numba_first  # noqa: F401
 from spillover.sim.fast import queue as kernel
-from spillover.sim.queue.measuring import (
-    BATCHES,
-    ProbingRun,
-    Sums,
-    access_rows,
-    check_objects,
-    sum_up,
-    warm_up,
-)
+from spillover.sim.queue import measuring
 from spillover.sim.queue.system import SOURCE, ProbingSystem
 
 EVENTS_AT_ONCE = 500_000
@@ -38,7 +30,7 @@ def simulate(
     *,
     production_spread: float | None = None,
     avoid_visited: bool = False,
-) -> ProbingRun:
+) -> measuring.ProbingRun:
     """Run until `objects` of them have reached their consumers, after a warm-up.
 
     With `production_spread` s, the time to make an object is uniform within (1 - s) and (1 + s)
@@ -46,12 +38,12 @@ def simulate(
     request probes no producer twice while others are left. `on_progress` is told how many objects
     have come, the warm-up's not counted. Raises InputError for fewer objects than batches.
     """
-    check_objects(objects)
+    measuring.check_objects(objects)
     if production_spread is not None and not 0.0 <= production_spread <= 1.0:
         expected = f"expected a share of 0 to 1, got {production_spread:g}"
         raise InputError(SOURCE, "production_spread", expected)
     rates = [kind.rate for kind in system.kinds for _ in range(kind.count)]
-    rows = access_rows(system, stream(seed, "probing/access"))
+    rows = measuring.access_rows(system, stream(seed, "probing/access"))
     net = kernel.new_net(rates, system.consumers, rows, avoid_visited=avoid_visited)
     law = kernel.Law(
         consumption_time=1.0 / system.consumption_rate,
@@ -62,20 +54,20 @@ def simulate(
     )
     seeds = stream(seed, "probing/kernel")
     kernel.begin(net, law, seeds.getrandbits(32))
-    _run_batch(net, law, warm_up(system, objects), seeds.getrandbits(32), lambda _: None)
+    _run_batch(net, law, measuring.warm_up(system, objects), seeds.getrandbits(32), lambda _: None)
     batches = []
     done = 0
-    for batch in range(BATCHES):
-        until = objects * (batch + 1) // BATCHES
+    for batch in range(measuring.BATCHES):
+        until = objects * (batch + 1) // measuring.BATCHES
 
         def left(objects_left: int, until: int = until) -> None:
             if on_progress is not None:
                 on_progress(until - objects_left)
 
         _run_batch(net, law, until - done, seeds.getrandbits(32), left)
-        batches.append((until - done, Sums(*net.sums.tolist())))
+        batches.append((until - done, measuring.Sums(*net.sums.tolist())))
         done = until
-    return sum_up(system, objects, batches)
+    return measuring.sum_up(system, objects, batches)
 
 
 def _run_batch(

@@ -18,16 +18,8 @@ from spillover.core.queue.producer import PARKED
 from spillover.core.queue.settings import ProducerSettings
 from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.world import World, rare_collections, stream
+from spillover.sim.queue import measuring
 from spillover.sim.queue.consumer import SimConsumer
-from spillover.sim.queue.measuring import (
-    BATCHES,
-    ProbingRun,
-    Sums,
-    access_rows,
-    check_objects,
-    sum_up,
-    warm_up,
-)
 from spillover.sim.queue.producer import SimProducer
 from spillover.sim.queue.system import ProbingSystem
 from spillover.sim.queue.wires import IN_PAPER, Wires
@@ -89,7 +81,7 @@ class ProbingQueue:
                 waiting_limit=LIMIT,
             )
             self.producers[name] = SimProducer(told, self.producers, self._wires, self._clock, seed)
-        rows = access_rows(system, stream(seed, "probing/access"))
+        rows = measuring.access_rows(system, stream(seed, "probing/access"))
         self.consumers = [
             self._consumer(i, rows[i % len(rows)], seed, avoid_visited=avoid_visited)
             for i in range(system.consumers)
@@ -179,13 +171,13 @@ class ProbingQueue:
         self._pass()
         self.counts.consuming -= 1
 
-    def sums(self) -> Sums:
+    def sums(self) -> measuring.Sums:
         """Returns what has happened up to now. A probe of a request found nothing unless it is its
         last one and did not park."""
         self._pass()
         counts = self.counts
         parked = sum(producer.machine.probes[PARKED] for producer in self.producers.values())
-        return Sums(
+        return measuring.Sums(
             waits=counts.waits,
             hops=counts.hops,
             probes=counts.hops,
@@ -205,12 +197,12 @@ def simulate(
     avoid_visited: bool = False,
     probe_expiry_s: float = math.inf,
     legs: Mapping[str, float] | None = None,
-) -> ProbingRun:
+) -> measuring.ProbingRun:
     """Simulate as `compiled.simulate` does. With `probe_expiry_s` consumers that wait are looked
     after as live; the document has them wait where they are. `legs` are what messages of each kind
     take in the mean, those that are left out no time; None: the document's, each the system's
     message time."""
-    check_objects(objects)
+    measuring.check_objects(objects)
     if legs is None:
         legs = dict.fromkeys(IN_PAPER, system.message_time)
     queue = ProbingQueue(
@@ -219,16 +211,18 @@ def simulate(
     counts = queue.counts
     with rare_collections():
         queue.start()
-        warm = warm_up(system, objects)
+        warm = measuring.warm_up(system, objects)
         queue.until(warm)
         batches, before, done = [], queue.sums(), 0
-        for batch in range(BATCHES):
-            until = objects * (batch + 1) // BATCHES
+        for batch in range(measuring.BATCHES):
+            until = objects * (batch + 1) // measuring.BATCHES
             while counts.objects < warm + until:
                 queue.until(min(warm + until, counts.objects + PROGRESS_EVERY))
                 if on_progress is not None:
                     on_progress(counts.objects - warm)
             now = queue.sums()
-            batches.append((until - done, Sums(*(b - a for a, b in zip(before, now, strict=True)))))
+            batches.append(
+                (until - done, measuring.Sums(*(b - a for a, b in zip(before, now, strict=True))))
+            )
             before, done = now, until
-    return sum_up(system, objects, batches)
+    return measuring.sum_up(system, objects, batches)

@@ -15,14 +15,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spillover.live.leases.streams.steps import Begin, Call, Pause, Run, Steps, Stop, Take, Wait
-from spillover.live.redis.connection import (
-    close_quietly,
-    connect_anew,
-    is_read_only,
-    told_error,
-)
+from spillover.live.redis.connection import ASYNC, THREADS, close_quietly, failed, open_client
 from spillover.live.redis.rotation import RedisAddress, RedisUrl
-from spillover.model.extras import missing_extra
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -36,7 +30,6 @@ CONNECTIONS_MAX = 2
 TURN_S = 0.002
 """After so long others on the loop have their turn."""
 
-ASYNC = "redis.asyncio"
 STOP_POLL_S = 0.05
 """How often a coroutine looks at an event that it cannot wait for."""
 
@@ -47,7 +40,9 @@ class Client:
     def __init__(self, url: RedisUrl, timeout_s: float, stop: Stop | None = None) -> None:
         """`timeout_s`: for connecting and for each answer. Raises InputError."""
         address = RedisAddress.of(url)
-        self._redis: Redis = _opened("redis", address, timeout_s)
+        self._redis: Redis = open_client(
+            address, timeout_s, CONNECTIONS_MAX, THREADS, as_text=False
+        )
         self._place = address.place
         self._timeout_s = timeout_s
         self._stop = stop if isinstance(stop, threading.Event) else threading.Event()
@@ -115,9 +110,7 @@ class Client:
         except NoScriptError:
             raise
         except (RedisError, OSError) as error:
-            if is_read_only(error):
-                connect_anew(self._redis)
-            raise told_error(error, self._place) from None
+            raise failed(error, self._redis, self._place) from None
 
 
 class AsyncClient:
@@ -126,7 +119,9 @@ class AsyncClient:
     def __init__(self, url: RedisUrl, timeout_s: float, stop: Stop | None = None) -> None:
         """`timeout_s`: for connecting and for each answer. Raises InputError."""
         address = RedisAddress.of(url)
-        self._redis: AsyncRedis = _opened(ASYNC, address, timeout_s)
+        self._redis: AsyncRedis = open_client(
+            address, timeout_s, CONNECTIONS_MAX, ASYNC, as_text=False
+        )
         self._place = address.place
         self._timeout_s = timeout_s
         self._stop = stop
@@ -214,9 +209,7 @@ class AsyncClient:
         except NoScriptError:
             raise
         except (RedisError, OSError) as error:
-            if is_read_only(error):
-                connect_anew(self._redis)
-            raise told_error(error, self._place) from None
+            raise failed(error, self._redis, self._place) from None
 
 
 def _xread(ask: Wait, timeout_s: float) -> tuple[str | float, ...]:
@@ -236,27 +229,3 @@ async def _stopped(stop: Stop) -> None:
         return
     while not stop.is_set():  # noqa: ASYNC110 - a threading.Event wakes no coroutine
         await asyncio.sleep(STOP_POLL_S)
-
-
-def _opened(module: str, address: RedisAddress, timeout_s: float) -> Any:
-    """A client of the library's `module` that has connected nowhere yet."""
-    try:
-        import importlib  # noqa: PLC0415
-
-        library = importlib.import_module(module)
-        retry = importlib.import_module(f"{module}.retry").Retry
-        from redis.backoff import NoBackoff  # noqa: PLC0415
-
-        from spillover.live.redis import pools  # noqa: PLC0415
-    except ImportError:
-        raise missing_extra("a lease group", "leases", "redis") from None
-    pool = (pools.AsyncPool if module == ASYNC else pools.BlockingPool).at(
-        address,
-        max_connections=CONNECTIONS_MAX,
-        timeout=timeout_s,
-        socket_timeout=timeout_s,
-        socket_connect_timeout=timeout_s,
-        retry=retry(NoBackoff(), 0),
-        protocol=2,
-    )
-    return library.Redis(connection_pool=pool)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from types import TracebackType
 from typing import Self, TypedDict, Unpack
 
 from spillover.live.leases.streams.client import AsyncClient, Client
@@ -130,12 +129,7 @@ class StreamReader(_Reader):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def claim(self) -> Checkpoint:
@@ -198,12 +192,7 @@ class AsyncStreamReader(_Reader):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def claim(self) -> Checkpoint:

@@ -13,7 +13,6 @@ one task. How it is done is in `writing`.
 from __future__ import annotations
 
 from random import Random
-from types import TracebackType
 from typing import Self, TypedDict, Unpack
 
 from spillover.live.leases.streams.client import AsyncClient, Client
@@ -85,12 +84,7 @@ class StreamWriter(_Writer):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 self.flush()
@@ -139,12 +133,7 @@ class AsyncStreamWriter(_Writer):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 await self.flush()
