@@ -220,8 +220,6 @@ class PassedAnswer:
                 return
             self.flush()
         line = self._line
-        if line.is_gone:
-            return
         if not self.is_chunked:
             line.write(data)
         elif is_short:
