@@ -23,9 +23,9 @@ def test_an_eighth_is_for_answers_and_a_tenth_of_the_rest_for_clients():
     assert (held.refusal(700, True), held.refusal(701, True)) == (None, Refusal.TOO_LARGE)
     assert (held.refusal(630, False), held.refusal(631, False)) == (None, Refusal.TOO_LARGE)
     held.request_bytes, held.moving_bytes = 500, 50
-    assert (held.room_bytes, held.total_bytes) == (150, 550)
+    assert (held.beside_requests_bytes, held.total_bytes) == (200, 550)
     held.move(1000)
-    assert (held.room_bytes, held.total_bytes) == (-800, 1500)
+    assert (held.beside_requests_bytes, held.total_bytes) == (200, 1500)
 
 
 def test_a_free_server_or_a_free_neighbor_does_not_help(story):

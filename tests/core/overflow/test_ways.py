@@ -51,5 +51,5 @@ def test_another_way_is_followed():
 @given(ways, ways)
 def test_the_mean_moves_towards_the_newest(mean_s, way_s):
     """Never beyond it, and never below 0."""
-    learned_s = learned_way_s(mean_s, way_s)
+    learned_s, _ = learned_way_s(mean_s, mean_s, way_s)
     assert min(mean_s, way_s) - 1e-12 <= learned_s <= max(mean_s, way_s) + 1e-12

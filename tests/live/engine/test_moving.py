@@ -48,7 +48,7 @@ async def test_the_machine_is_told_in_steps_and_when_nothing_is_left():
 async def test_too_much_is_what_requests_leave_no_room_for():
     """Counted to the byte, whatever the machine knows already."""
     moving, held, _, timers = counting()
-    room = held.room_bytes
+    room = held.beside_requests_bytes
     held.request_bytes = 1000
     moving.add(room - 1000)
     assert not moving.is_too_much

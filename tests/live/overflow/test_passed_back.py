@@ -173,7 +173,7 @@ def test_what_is_there_at_once_leaves_as_one_message(back, delay_s):
     way.sink.end(FIELDS, ANSWER)
     way.advance(int(delay_s))
     stay = Stay(delay_s, 0.0, delay_s)
-    assert way.take() == [("whole", HEAD, b"onetwo", FIELDS, ANSWER, stay), "began", "left"]
+    assert way.take() == [("whole", HEAD, b"onetwo", FIELDS, ANSWER, stay), "left"]
     way.sink.break_off(None)
     assert way.take() == []
 

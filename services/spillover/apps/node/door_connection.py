@@ -288,13 +288,15 @@ class DoorConnection(ServerConnection):
     # --- what answers tell --------------------------------------------------------------------
 
     def write(self, data: Buffer) -> None:
-        self.transport.write(data)
+        if not self.transport.is_closing():
+            self.transport.write(data)
 
     def write_later(self, data: Buffer) -> None:
         self._door.shell.writes.write(self.transport, data)
 
     def writelines(self, parts: tuple[Buffer, ...]) -> None:
-        self.transport.writelines(parts)
+        if not self.transport.is_closing():
+            self.transport.writelines(parts)
 
     def look_between_chunks(self) -> None:
         self._between = BetweenChunks(self.transport, self._door.loop)

@@ -44,12 +44,14 @@ class ClientLine(Protocol):
     def is_gone(self) -> bool:
         """Returns whether nothing that is written now can arrive."""
 
-    def write(self, data: Buffer) -> None: ...
+    def write(self, data: Buffer) -> None:
+        """Write this now, unless the client has gone."""
 
     def write_later(self, data: Buffer) -> None:
         """Write at the end of this turn, together with what others write."""
 
-    def writelines(self, parts: tuple[Buffer, ...]) -> None: ...
+    def writelines(self, parts: tuple[Buffer, ...]) -> None:
+        """Write these now, unless the client has gone."""
 
     def look_between_chunks(self) -> None:
         """Find out from time to time whether the client has gone: a body in chunks follows."""

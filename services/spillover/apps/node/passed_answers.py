@@ -202,32 +202,31 @@ class PassedAnswer:
             flow.pause()
 
     def piece(self, data: bytes) -> None:
-        if self.is_over or not data:  # an empty chunk would be the last one
+        size_bytes = len(data)
+        if self.is_over or not size_bytes:  # an empty chunk would be the last one
             return
         if self._left_bytes is not None:
-            self._left_bytes -= len(data)
+            self._left_bytes -= size_bytes
             if self._left_bytes < 0:
                 self._break_off(cause=Cause.UPSTREAM_ANSWER)
                 return
-        self.sent_bytes += len(data)
+        self.sent_bytes += size_bytes
         if self.tells_events:
             self._tail = (self._tail + data[-4:])[-4:]
-        is_short = len(data) < JOINED_BYTES
+        is_short = size_bytes < JOINED_BYTES
         if self._unwritten:
             if is_short and len(self._unwritten) < JOINED_BYTES:
-                framed = b"%x\r\n%b\r\n" % (len(data), data) if self.is_chunked else data
+                framed = b"%x\r\n%b\r\n" % (size_bytes, data) if self.is_chunked else data
                 self._unwritten += framed
                 return
             self.flush()
         line = self._line
-        if line.is_gone:
-            return
         if not self.is_chunked:
             line.write(data)
         elif is_short:
-            line.write(b"%x\r\n%b\r\n" % (len(data), data))
+            line.write(b"%x\r\n%b\r\n" % (size_bytes, data))
         else:
-            line.writelines((b"%x\r\n" % len(data), data, b"\r\n"))
+            line.writelines((b"%x\r\n" % size_bytes, data, b"\r\n"))
 
     def flush(self) -> None:
         """Write what has waited for the rest of its turn: the head, and what came with it."""

@@ -165,7 +165,7 @@ class Admission:
             why = Refusal.NO_SERVERS if visit.group.is_known else Refusal.UNKNOWN_TYPE
         elif not is_home and self.elsewhere_first:
             why = Refusal.DEGRADED
-        elif servers.seats(visit):
+        elif servers.has_seats and servers.seats(visit):
             pass  # it waits at a server, not in the queue
         elif self._refuses_blocked and (fitting.resting or self.blocks(visit)):
             why = Refusal.NO_SERVERS if fitting.resting else Refusal.BLOCKED

@@ -128,8 +128,8 @@ def _learn_of(
 
 
 def notice_lateness(node: NodeFacts, visit: Visit, now_s: float) -> None:
-    """Learns from the time when a neighbor says something of a visit at last."""
-    if now_s - visit.since_s > GRACE_S and _is_overdue(visit, now_s):
+    """Learns from the time when a neighbor says something of a visit at last, after GRACE_S."""
+    if _is_overdue(visit, now_s):
         learn_missed(node, visit, now_s, LATE_BY_CHANCE)
 
 

@@ -51,10 +51,9 @@ class HeldBytes:
         return self.request_bytes + self.moving_bytes
 
     @property
-    def room_bytes(self) -> int:
-        """Returns the bytes that a client's request may take; below 0 where more is moving than was
-        reckoned with."""
-        return self._home_limit_bytes - self.total_bytes
+    def beside_requests_bytes(self) -> int:
+        """Returns the bytes that may be moving: those that requests leave of what they may take."""
+        return self._home_limit_bytes - self.request_bytes
 
     @property
     def takes_foreign(self) -> bool:

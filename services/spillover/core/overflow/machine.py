@@ -668,8 +668,10 @@ class NodeMachine(NodeFacts):
             visit.target.away.came_back_s = now_s
             if visit.target.held_back:
                 evidence.give_again(self, visit.target)
-            evidence.notice_lateness(self, visit, now_s)
-            evidence.learn_of_size(visit, now_s)
+            if now_s - visit.since_s > GRACE_S:
+                evidence.notice_lateness(self, visit, now_s)
+            if not visit.target.sizes.is_calm:
+                evidence.learn_of_size(visit, now_s)
         visit.answering = True
         visit.deadline_s = math.inf
         request = visit.request
@@ -753,7 +755,8 @@ class NodeMachine(NodeFacts):
             if visit.answering:
                 self._broken_off(visit, None, now_s)
                 return
-            evidence.notice_lateness(self, visit, now_s)
+            if now_s - visit.since_s > GRACE_S:
+                evidence.notice_lateness(self, visit, now_s)
             if event.upstream_status is not None:
                 visit.refused_there = visit.target.id, event.upstream_status
             self._come_back(visit, REFUSED_BY, now_s)

@@ -12,7 +12,7 @@ from spillover.core.overflow.standing import Standing
 from spillover.model.ids import ClusterId
 from spillover.model.load import LoadNow, LoadReport
 from spillover.policy.overflow.degradation import BAD, degraded_rank
-from spillover.policy.overflow.estimate import is_news, learned_way_s
+from spillover.policy.overflow.estimate import learned_way_s
 from spillover.policy.overflow.ramp import RAMP_S, ramp_limit
 from spillover.policy.overflow.report_terms import first_departure, overload, sure_drain
 
@@ -260,13 +260,11 @@ class Neighbor:
     def took(self, way_s: float) -> bool:
         """Note how long a request was on its way there. Returns whether the way differs from what
         was believed."""
-        mean_s = self._way_mean_s
-        mean_s = max(0.0, way_s) if mean_s is None else learned_way_s(mean_s, way_s)
-        self._way_mean_s = mean_s
-        if not is_news(self.way_s, mean_s):
-            return False
-        self.way_s = mean_s
-        return True
+        mean_s, told_s = self._way_mean_s, self.way_s
+        if mean_s is None:
+            mean_s = max(0.0, way_s)
+        self._way_mean_s, self.way_s = learned_way_s(mean_s, told_s, way_s)
+        return self.way_s != told_s
 
     def take_report(self, report: LoadReport, now_s: float) -> None:
         """Take a report, which is newer than the one held."""

@@ -8,9 +8,9 @@ costs less than a timer of the loop.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ctypes
 import logging
+import math
 import os
 import sys
 import time
@@ -31,14 +31,16 @@ _log = logging.getLogger(__name__)
 
 
 class Alarm(Protocol):
-    """Wakes once for each time it is set; setting it again moves it."""
+    """Wakes at the instant that it is set to. Who is woken sets it anew; until then it may wake
+    again."""
 
     @property
     def clock(self) -> Clock:
         """Returns the clock that it goes by."""
 
     def set(self, due_s: float) -> None:
-        """Wake at `due_s` of the clock, or soon after."""
+        """Wake at `due_s` of the clock, or soon after, in place of any instant before; never if
+        that is infinity."""
 
     def close(self) -> None:
         """Never wake again."""
@@ -60,8 +62,9 @@ class LoopAlarm:
 
     def set(self, due_s: float) -> None:
         self.close()
-        delay_s = max(GRAIN_S, due_s - self.clock())
-        self._handle = self._loop.call_later(delay_s, self._wake)
+        if due_s < math.inf:
+            delay_s = max(GRAIN_S, due_s - self.clock())
+            self._handle = self._loop.call_later(delay_s, self._wake)
 
     def close(self) -> None:
         if self._handle is not None:
@@ -83,7 +86,6 @@ class TimerFdAlarm:
     def __init__(self, loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:
         self.clock = time.monotonic
         self._loop = loop
-        self._wake = wake
         libc = ctypes.CDLL(None, use_errno=True)
         try:
             self._settime = libc.timerfd_settime
@@ -94,11 +96,11 @@ class TimerFdAlarm:
             raise OSError(ctypes.get_errno(), "timerfd_create")
         self._spec = _Itimerspec()
         self._spec_pointer = ctypes.byref(self._spec)
-        loop.add_reader(self._fd, self._ready)
+        loop.add_reader(self._fd, wake)  # it stays readable until it is set anew
 
     def set(self, due_s: float) -> None:
-        # Rounded up, so that it never wakes early; an instant of 0 would disarm it.
-        due_ns = max(1, int(due_s * 1e9) + 1)
+        # Rounded up, so that it never wakes early; an instant of 0 disarms it.
+        due_ns = max(1, int(due_s * 1e9) + 1) if due_s < math.inf else 0
         value = self._spec.it_value
         value.tv_sec, value.tv_nsec = divmod(due_ns, 1_000_000_000)
         self._settime(self._fd, _TFD_TIMER_ABSTIME, self._spec_pointer, None)
@@ -108,11 +110,6 @@ class TimerFdAlarm:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)
             self._fd = -1
-
-    def _ready(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # it has been set anew since
-            os.read(self._fd, 8)
-            self._wake()
 
 
 def finest_alarm(loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> Alarm:

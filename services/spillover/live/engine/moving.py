@@ -37,7 +37,7 @@ class Moving:
 
     def has_room(self, more_bytes: int) -> bool:
         """Returns whether it would not be too much with so many more."""
-        return self.bytes + more_bytes <= self._held.room_bytes + self._held.moving_bytes
+        return self.bytes + more_bytes <= self._held.beside_requests_bytes
 
     def add(self, size_bytes: int) -> None:
         """Note that so much more is moving, or less."""

@@ -117,10 +117,8 @@ class Timers:
             self._lag_s = max(self._lag_s, now_s - self.next_s)
         self.next_s = -math.inf  # what is set while others ring is armed below
         self.run_due(now_s)
-        self.next_s = math.inf
         while self._heap and self._heap[0][2].ring is None:
             heapq.heappop(self._heap)
             self._cancelled -= 1
-        if self._heap:
-            self.next_s = self._heap[0][0]
-            self._set_alarm(self.next_s)
+        self.next_s = self._heap[0][0] if self._heap else math.inf
+        self._set_alarm(self.next_s)

@@ -226,8 +226,17 @@ class Connection(asyncio.Protocol):
             self.pool.abandoned(self)
             self.close()
             return
-        if self._body is not None:
-            self._read_on(exchange, self._body, data)
+        body = self._body
+        if body is not None:
+            try:
+                piece = body.feed(data)
+            except Malformed as error:
+                exchange.cannot_read(f"the answer is not valid HTTP: {error}")
+                return
+            if piece:
+                exchange.take(piece)
+            if body.done and exchange.connection is self:
+                self._end(exchange, body.trailers, is_reusable=self._keep_alive and not body.rest)
             return
         writes = self._writes
         if writes is not None and writes.waiting and writes.holds(self._transport):
@@ -240,9 +249,9 @@ class Connection(asyncio.Protocol):
             whole = whole_message(data)
             known = None if whole is None else self._heads.meanings.get(whole[0])
             if whole is not None and known is not None and exchange.method != "HEAD":
-                body = whole[2]
-                if len(body) <= exchange.body_limit_bytes:
-                    exchange.at_once = known.meaning, body
+                content = whole[2]
+                if len(content) <= exchange.body_limit_bytes:
+                    exchange.at_once = known.meaning, content
                     self.kind, self.keep_s, self._status = PLAIN, known.keep_s, known.status
                     self._end(exchange, (), is_reusable=known.keep_alive)
                     return
@@ -341,17 +350,6 @@ class Connection(asyncio.Protocol):
                 raise Malformed(Rule.SWITCHED, f"more than {INTERIM_MAX} interim answers")
             exchange.interim(answer)
         return None, b""
-
-    def _read_on(self, exchange: OutgoingExchange, body: Body, data: bytes) -> None:
-        try:
-            piece = body.feed(data)
-        except Malformed as error:
-            exchange.cannot_read(f"the answer is not valid HTTP: {error}")
-            return
-        if piece:
-            exchange.take(piece)
-        if body.done and exchange.connection is self:
-            self._end(exchange, body.trailers, is_reusable=self._keep_alive and not body.rest)
 
     def _large_body_whole(self, body: bytes) -> None:
         exchange = self.exchange

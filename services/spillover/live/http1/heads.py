@@ -83,16 +83,10 @@ class RequestHead(NamedTuple):
     awaits_continue: bool
     length_bytes: int
     """The bytes of the head itself."""
-
-    @property
-    def keep_alive(self) -> bool:
-        options = self.options
-        return b"close" not in options and (not self.is_old or b"keep-alive" in options)
-
-    @property
-    def takes_trailers(self) -> bool:
-        """Returns whether who asks reads trailers."""
-        return b"te" in self.names and b"trailers" in options_of(values(self.fields, b"te"))
+    keep_alive: bool
+    """Whether the connection may carry another request."""
+    takes_trailers: bool
+    """Whether who asks reads trailers."""
 
     def body(self) -> Body:
         """Returns what reads the body."""
@@ -131,9 +125,11 @@ def understood(
     awaits = b"expect" in meant and _expects(meant[b"expect"])
     tells_size = size_bytes == CHUNKED or b"content-length" in meant
     awaits = awaits and not is_old and size_bytes != 0
+    keep_alive = b"close" not in options and (not is_old or b"keep-alive" in options)
+    takes_trailers = b"te" in names and b"trailers" in options_of(values(fields, b"te"))
     return RequestHead(
         method, target, fields, names, options, is_old, host, size_bytes, tells_size, awaits,
-        length_bytes,
+        length_bytes, keep_alive, takes_trailers,
     )  # fmt: skip
 
 

@@ -149,7 +149,7 @@ class ServerConnection(RequestFlow, asyncio.Protocol):
     @property
     def is_over(self) -> bool:
         """Returns whether nothing that comes is read any more."""
-        return self._is_last or self.is_gone
+        return self._is_last or self.transport.is_closing()
 
     def _feed(self, data: bytes) -> None:
         """Go on with what has come, request by request, as long as each is answered at once."""

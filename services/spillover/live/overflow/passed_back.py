@@ -70,7 +70,7 @@ class WayBack(NamedTuple):
     settle: Callable[[Told], None]
     """Called if no answer has begun, with the outcome of the request."""
     began: Callable[[], None]
-    """Called when the head has left: all that follows leaves by the outlet."""
+    """Called when the head has left before the end: all that follows leaves by the outlet."""
     left: Callable[[], None]
     """Called when the end has left."""
     broke: Callable[[], None]
@@ -180,7 +180,6 @@ class PassedBack:
         self._is_over = True
         told = answer, self._stay(sent_s)
         self._outlet.whole(encode_whole(self._whole, self._held, trailers, *told))
-        self._way.began()
         self._way.left()
 
     def _stay(self, sent_s: float) -> Stay:

@@ -54,10 +54,10 @@ class PassedLink(PeerLink):
         body = passed_wire.encode_pass(
             command.request, UNSAID, remaining_s, command.load, pulled=command.pulled
         )
-        coming = _Coming(way, self._relays, self._answered, self._obey)
         if self._calls.version >= 3 and self.shared.is_shared:
-            way.asked = self.shared.call(PASS_FRAME, body, partial(self._passed, way, coming))
+            way.asked = self.shared.call(PASS_FRAME, body, partial(self._passed, way))
             return
+        coming = _Coming(way, self._relays, self._answered, self._obey)
         way.client, way.calls = self._client, self._calls
         way.asked = way.client.send(
             "POST",
@@ -68,16 +68,22 @@ class PassedLink(PeerLink):
             on_head=coming.on_head,
         )
 
-    def _passed(self, way: ForwardWay, coming: _Coming, kind: int, told: bytes) -> None:
-        """Take what has come back on a shared connection, or the news that nothing will."""
+    def _passed(
+        self, way: ForwardWay, kind: int, told: bytes, coming: _Coming | None = None
+    ) -> None:
+        """Take what has come back on a shared connection, or the news that nothing will. `coming`
+        is the source of an answer that has begun."""
         try:
             if kind == BEGIN:
                 assert isinstance(way.asked, SharedCall)  # noqa: S101 - it has come by it
+                coming = _Coming(way, self._relays, self._answered, self._obey)
+                way.asked.on_told = partial(self._passed, way, coming=coming)
                 way.asked.on_piece = coming.begin(told)
             elif kind == WHOLE:
                 sent_s = 0.0 if way.asked is None else way.asked.sent_s
                 self._came_at_once(way, told, sent_s, time.monotonic())
             elif kind == END:
+                assert coming is not None  # noqa: S101 - its beginning has come
                 coming.end(told)
             else:
                 self._told(way, kind, told)

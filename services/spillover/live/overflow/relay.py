@@ -107,8 +107,8 @@ class Relay:
     """The relay of one passed request. Sources call `piece` and `end`; sinks get it as their
     Flow."""
 
-    __slots__ = ("_held", "began_s", "head", "heard", "is_whole", "since_s", "sink", "source",
-                 "taken_s", "trailers", "waits_s")  # fmt: skip
+    __slots__ = ("_held", "began_s", "has_begun", "head", "heard", "is_whole", "since_s", "sink",
+                 "source", "taken_s", "trailers", "waits_s")  # fmt: skip
 
     def __init__(self, sink: Sink, taken_s: float) -> None:
         self.sink = sink
@@ -116,9 +116,11 @@ class Relay:
         self.source: AnswerSource | None = None
         """The source of the answer; None before the answer begins."""
         self.head: PassedHead | None = None
-        self._held: list[bytes] | None = []
-        """Pieces that came before the machine had said that the answer begins; None from then on.
-        The machine says so at once, unless it is busy with the event that made the source begin."""
+        self._held: list[bytes] = []
+        """Pieces that came before the machine had said that the answer begins. The machine says so
+        at once, unless it is busy with the event that made the source begin."""
+        self.has_begun = False
+        """Whether the sink was given the head."""
         self.trailers: Fields = ()
         self.is_whole = False
         self.heard = True
@@ -130,19 +132,14 @@ class Relay:
         sweeps have seen."""
 
     @property
-    def has_begun(self) -> bool:
-        """Returns whether the sink was given the head."""
-        return self._held is None
-
-    @property
     def size_bytes(self) -> int:
         """Returns the size of the body that is held (`Flow`)."""
-        return sum(map(len, self._held or ()))
+        return sum(map(len, self._held))
 
     def piece(self, data: bytes) -> None:
         """Pass on, or hold, a piece of the body that has come."""
         self.heard = True
-        if self._held is None:
+        if self.has_begun:
             self.sink.piece(data)
         else:
             self._held.append(data)
@@ -172,10 +169,11 @@ class Relay:
 
     def begin(self, so_far: ev.SoFar) -> None:
         """Pass pieces on from now on, as the machine has said that the answer begins."""
-        if self.head is None or self._held is None:
+        if self.head is None or self.has_begun:
             return
         self.sink.begin(self.head, so_far, self)
-        held, self._held = self._held, None
+        self.has_begun = True
+        held, self._held = self._held, []
         for data in held:
             self.sink.piece(data)
 

@@ -57,12 +57,9 @@ WAY_NEWS = 0.05
 changes."""
 
 
-def learned_way_s(mean_s: float, way_s: float) -> float:
-    """Returns the mean after one more request took `way_s`."""
+def learned_way_s(mean_s: float, told_s: float, way_s: float) -> tuple[float, float]:
+    """Returns the mean after one more request took `way_s`, and the way that decisions go by:
+    `told_s`, unless the mean is far enough from it to replace it."""
     bounded_s = max(0.0, min(way_s, WAY_OUTLIER * mean_s + WAY_OUTLIER_S))
-    return mean_s + WAY_WEIGHT * (bounded_s - mean_s)
-
-
-def is_news(told_s: float, mean_s: float) -> bool:
-    """Returns whether the mean is far enough from the way that decisions go by to replace it."""
-    return abs(mean_s - told_s) > WAY_NEWS * told_s + 1e-4
+    mean_s += WAY_WEIGHT * (bounded_s - mean_s)
+    return mean_s, mean_s if abs(mean_s - told_s) > WAY_NEWS * told_s + 1e-4 else told_s

@@ -369,7 +369,7 @@ class ProxyWorkers(UpstreamWorkers[_Call]):
         if head.status == MISDIRECTED:
             _tell_misdirected(upstream)
         took_s = now_s - call.sent_s
-        service_s = service_time_s(call.command)
+        service_s = max(0.0, now_s - call.command.at_s)
         del self._calls[ref]  # what is due may end the request now, and finds nothing to stop
         if call.relay is not None:
             call.relay.end(trailers)
