@@ -46,7 +46,11 @@ def said(refused, tmp_path):
         (ALONE, ["--testbed"], "--testbed: expected none along with --processes"),
         (ALONE, ["--processes", "3"], "expected at most as many as servers (2), got 3"),
         (NODES, ["--node", "1"], "--node: expected none along with --processes"),
-        (UNLIKE, [], "--processes: expected at most as many as tokens (1), got 2: each needs one"),
+        (
+            UNLIKE,
+            ["--bind", "127.0.0.1:0"],
+            "expected at most as many as tokens (1), got 2: each needs one",
+        ),
         (LEARNED, [], "servers: expected a number or a list along with --processes"),
         (SIZED, [], "clusters[0].work: expected none along with --processes, which count requests"),
         (SIZED_ROUTE, [], "clusters[0].routes[1].work: expected none along with --processes"),

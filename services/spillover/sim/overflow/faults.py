@@ -32,6 +32,8 @@ class FaultyPoolCluster(FaultyCluster):
     as any cluster, and one server by itself. A server that is *down* fails what it runs, and runs
     nothing until it is up. Several nodes send to the same servers."""
 
+    pool_servers: PoolDoor
+
     def _make_servers(self, cluster: Cluster, world: World, seed: int) -> PoolDoor:
         pool = cast("UnlikeServers", cluster.pool)
         random, service_s = stream(seed, f"failing/{cluster.id}"), cluster.service_ms / 1e3

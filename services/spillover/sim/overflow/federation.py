@@ -377,6 +377,8 @@ class PoolCluster(SimCluster):
     """One cluster with a pool of unlike servers, or one node of several, which send to the same
     ones."""
 
+    servers: PoolDoor
+
     def __init__(
         self,
         topology: Topology,
