@@ -294,8 +294,8 @@ class Cluster:
     nodes: Annotated[int | tuple[ClusterNode, ...], within(1, NODES_MAX)] = 1
     """The nodes of the cluster: processes that share its servers and act as one. A number, where
     `spillover up` chooses addresses and for the simulator, or a list of their addresses. Each needs
-    a server at least, and servers that are alike. While nodes run, others come and go at the end of
-    the list.
+    a server at least, or a token where servers are unlike. While nodes run, others come and go at
+    the end of the list.
 
     Why: one process is enough for most sites. Several go on when one dies, and use several
     cores."""

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillover.core.overflow.sibling import Layout
+from spillover.core.overflow.sibling import Demand, Layout
+from spillover.core.overflow.sibling_messages import (
+    NO_VIEW,
+    Give,
+    Installed,
+    LineLoad,
+    SiblingLoad,
+)
+from spillover.core.overflow.siblings import Siblings
 from support.few import examples
 from support.histories.sites import EVEN_S, SETTLED_S
 from support.histories.token_sites import TokenSite
@@ -85,6 +94,125 @@ def test_nodes_that_were_cut_off_share_the_tokens_again(seed: int) -> None:
     for kind, tokens in enumerate(site.layout.tokens):
         held = [one.machine.classes[kind].share for one in site.alive if one.machine]
         assert sum(held) <= tokens
+
+
+def two_nodes(tokens: tuple[int, ...], *lines: tuple[int, ...]) -> tuple[Siblings, Siblings]:
+    """Two nodes that have just begun to share, at both of which nothing waits or runs."""
+    layout = Layout(tokens, lines)
+    one, other = Siblings(1, 2, 0, 0.0, layout), Siblings(2, 2, 0, 0.0, layout)
+    idle = tuple(0 for _ in tokens)
+    for node, there in ((one, 2), (other, 1)):
+        nothing = tuple(LineLoad(0, 0, 0.0) for _ in lines)
+        hello = SiblingLoad((node.number,), NO_VIEW, 0, 0, 0, 0.0, 0.0, False, nothing, idle)
+        node.heard(there, hello, 0.0)
+    pass_on(one, other, now_s=0.0)
+    return one, other
+
+
+def pass_on(*nodes: Siblings, now_s: float) -> None:
+    """Every message arrives, until there are none."""
+    by_number = {node.number: node for node in nodes}
+    while tells := [(node.number, tell) for node in nodes for tell in node.take()]:
+        for sender, tell in tells:
+            by_number[tell.to].heard(sender, tell.message, now_s)
+
+
+def demands(
+    node: Siblings,
+    now_s: float,
+    waiting: Mapping[int, float] | None = None,
+    busy: tuple[int, ...] = (),
+    closed: tuple[int, ...] = (),
+) -> None:
+    """Tell a node of its pool. In each line of these one request has waited for so long."""
+    ages_s = waiting or {}
+    lines = tuple(
+        LineLoad(line in ages_s, 0, ages_s.get(line, 0.0)) for line in range(len(node.lines))
+    )
+    busy_of = busy or tuple(0 for _ in node.classes)
+    queue = len(ages_s), 0, sum(busy_of), max(ages_s.values(), default=0.0)
+    node.demands(Demand(*queue, 0.0, True, False, 0.05, lines, busy_of, closed), now_s)
+
+
+def test_classes_with_one_token_begin_at_different_nodes() -> None:
+    one, other = two_nodes((1, 1, 1, 3), (0, 1, 2, 3))
+    assert (one.shares, other.shares) == ((1, 0, 1, 1), (0, 1, 0, 2))
+
+
+def test_a_request_that_may_join_two_classes_is_given_one_token() -> None:
+    one, other = two_nodes((2, 2), (0, 1))
+    demands(other, 1.0, {0: 0.01}, busy=(1, 1))
+    pass_on(one, other, now_s=1.0)
+    demands(one, 1.0)
+    pass_on(one, other, now_s=1.0)
+    assert (one.shares, other.shares) == ((0, 1), (2, 1))
+
+
+def test_a_token_goes_where_a_request_for_its_class_waits() -> None:
+    one, other = two_nodes((2, 2), (0,), (1,))
+    demands(other, 1.0, {1: 0.01}, busy=(1, 1))
+    pass_on(one, other, now_s=1.0)
+    demands(one, 1.0)
+    pass_on(one, other, now_s=1.0)
+    assert (one.shares, other.shares) == ((1, 0), (1, 2))
+
+
+def test_a_token_that_becomes_free_goes_to_the_older_request_for_its_class() -> None:
+    one, other = two_nodes((2, 2), (0,), (1,))
+    demands(other, 1.0, {1: 0.5}, busy=(1, 1))
+    pass_on(one, other, now_s=1.0)
+    demands(one, 1.0, {0: 0.1, 1: 0.4}, busy=(1, 1))
+    assert not one.passes_over(0.1, 0.01, 1.0, 0), "nobody waits for that class there"
+    assert not one.passes_over(0.49, 0.01, 1.0, 1), "by less than two departures"
+    assert one.passes_over(0.4, 0.01, 1.0, 1)
+    pass_on(one, other, now_s=1.0)
+    assert (one.shares, other.shares) == ((1, 0), (1, 2))
+
+
+def test_a_node_whose_servers_of_a_class_are_down_gets_none_of_its_tokens() -> None:
+    """It tells no idle ones either, and gives its own away where they are of use."""
+    one, other = two_nodes((2, 2), (0,))
+    demands(other, 1.0, {0: 0.5}, closed=(0,))
+    pass_on(one, other, now_s=1.0)
+    demands(one, 1.0)
+    pass_on(one, other, now_s=1.0)
+    assert one.shares == (1, 1)
+    assert (one.classes[0].idle, one.classes[1].idle) == (0, 1)
+    demands(one, 1.1, {0: 0.1}, busy=(1, 0))
+    pass_on(one, other, now_s=1.1)
+    demands(other, 1.1, closed=(0,))
+    pass_on(one, other, now_s=1.1)
+    assert (one.shares, other.shares) == ((2, 1), (0, 1))
+
+
+def test_what_operators_say_at_one_node_holds_at_both_and_for_one_that_comes_later() -> None:
+    one, other = two_nodes((4, 2), (0, 1))
+    other.limit((1, 5), (3,), 2.0)
+    for node in (other, one):
+        demands(node, 2.0)
+        pass_on(one, other, now_s=2.0)
+    assert [one.shares[kind] + other.shares[kind] for kind in (0, 1)] == [1, 5]
+    assert one.limits == other.limits
+    assert one.limits is not None
+    assert one.limits.out == (3,)
+    one.limit((2, 5), (), 2.1)
+    demands(one, 2.1)
+    pass_on(one, other, now_s=2.1)
+    assert [one.shares[kind] + other.shares[kind] for kind in (0, 1)] == [2, 5]
+    assert (other.limits, other.servers) == (one.limits, 7)
+
+
+def test_a_sibling_with_other_classes_is_not_believed() -> None:
+    one, _ = two_nodes((2, 2), (0, 1))
+    for message in (
+        SiblingLoad((1,), one.view, 0, 0, 0, 0.0, 0.0),
+        SiblingLoad((1,), one.view, 0, 0, 0, 0.0, 0.0, False, (LineLoad(0, 0, 0.0),), (0,)),
+        Give(one.view, 1, 2),
+        Installed(one.view, (1, 2), (1,), 2, (2,)),
+    ):
+        with pytest.raises(ValueError, match="other classes"):
+            one.heard(2, message, 1.0)
+    assert one.shares == (1, 1)
 
 
 @pytest.mark.timeout(0)
