@@ -58,11 +58,12 @@ def pool_of_first(
     tokens = unlike_servers(servers)
     assert tokens is not None
     assert settings.pool is not None
-    siblings = Siblings(settings.node, nodes, 0, now_s, layout_of(settings.pool))
-    siblings.begin_alone(now_s)
-    said = [tokens.bucket.limit(kind) for kind in range(len(tokens.class_ids))]
+    layout = layout_of(settings.pool)
+    said = tuple([tokens.bucket.limit(kind) for kind in range(len(tokens.class_ids))])
     out = [server.number for server in tokens.servers if server.is_out]
-    if out or said != list(siblings.shares):  # operators have said so, and others do not know
+    siblings = Siblings(settings.node, nodes, 0, now_s, layout._replace(tokens=said))
+    siblings.begin_alone(now_s)
+    if out or said != layout.tokens:  # operators have said so, and others do not know
         siblings.limit(said, out, now_s)
     return SiteTokens.of(tokens, siblings)
 
