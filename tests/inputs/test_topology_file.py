@@ -127,7 +127,7 @@ BAD_FIELDS = [
     ("service_ms: 1:30", "service_ms: expected a number, got '1:30' (write 90 if that is meant)"),
     ("servicems: 40", "servicems: unknown field, did you mean service_ms?"),
     ("nodes: 0", "nodes: expected a number from 1 to 16, got 0"),
-    ("nodes: 3", "nodes: expected at most as many as servers (2), got 3: each node needs one"),
+    ("nodes: 3", "nodes: expected at most as many as servers (2), got 3: each needs one"),
     ("nodes: []", "nodes: expected 1 to 16 nodes, got 0"),
     (
         "nodes: 2, held_limit_bytes: 131071",
@@ -182,8 +182,12 @@ BAD_FILES += [
 ]
 BAD_FILES += [
     (
-        "clusters: [{id: a, servers: [{id: x}, {id: y}], nodes: 2}]\n",
-        "clusters[0].nodes: expected one node with a list of servers",
+        "clusters: [{id: a, servers: [{id: x}, {id: y}], nodes: 3}]\n",
+        "clusters[0].nodes: expected at most as many as tokens (2), got 3: each needs one",
+    ),
+    (
+        "clusters: [{id: a, discipline: fcfs, nodes: 2, servers: [{id: x}], classes: [{id: c, servers: [x], tokens: 2}]}]\n",  # noqa: E501
+        "clusters[0].nodes: expected one with discipline fcfs, unless each server has one token",
     ),
 ]
 

@@ -37,6 +37,8 @@ class Backend(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.lock = threading.Lock()
         self.running, self.most, self.times = 0, 0, Counter()
+        self.running_at, self.most_at = Counter(), Counter()
+        """As `running` and `most`, by path."""
         self.longest_s = 0.0
         """How long the longest request took here, of a machine with other work."""
 
@@ -55,12 +57,16 @@ class _Handler(BaseHTTPRequestHandler):
         with backend.lock:
             backend.running += counts
             backend.most = max(backend.most, backend.running)
+            backend.running_at[self.path] += 1
+            now = backend.running_at[self.path]
+            backend.most_at[self.path] = max(backend.most_at[self.path], now)
             backend.times[self.headers.get("idempotency-key")] += 1
         work = json.loads(body)
         takes_s = work.get("takes_s", SERVICE_S) if isinstance(work, dict) else SERVICE_S
         threading.Event().wait(takes_s)
         with backend.lock:
             backend.running -= counts
+            backend.running_at[self.path] -= 1
             backend.longest_s = max(backend.longest_s, time.monotonic() - began_s)
         self.send_response(200)
         self.send_header("content-type", "application/json")
@@ -100,16 +106,17 @@ def name_of(node, begins):
 
 
 @contextmanager
-def load(nodes, until, of="c", **options):
+def load(nodes, until, of="c", types=("default",), **options):
     """Clients with keys, `of` before them, who must see no error; gives what waits until more of
-    them have their answers."""
+    them have their answers. Each asks for these types in turn."""
     ended, stop = [], threading.Event()
 
     def ask(client):
         with Spillover(nodes[client % 2 :] + nodes[: client % 2], **options) as spillover:
             for count in itertools.count():
                 key = f"{of}-{client}-{count}"
-                ended.append(spillover.run({"key": key}, key=key).result["key"] == key)
+                told = {"key": key, "type": types[count % len(types)]}
+                ended.append(spillover.run({"key": key}, **told).result["key"] == key)
                 if stop.is_set():
                     return
 

@@ -25,6 +25,7 @@ from spillover.model.session_source import SessionSource
 from spillover.model.token_orders import LONGEST_AVAILABLE
 from spillover.model.type_groups import TypeGroups
 from spillover.model.unlike_servers import (
+    FCFS,
     OVERFLOW,
     PS,
     JobType,
@@ -293,8 +294,8 @@ class Cluster:
     nodes: Annotated[int | tuple[ClusterNode, ...], within(1, NODES_MAX)] = 1
     """The nodes of the cluster: processes that share its servers and act as one. A number, where
     `spillover up` chooses addresses and for the simulator, or a list of their addresses. Each needs
-    a server at least, and servers that are alike. While nodes run, others come and go at the end of
-    the list.
+    a server at least, or a token where servers are unlike. While nodes run, others come and go at
+    the end of the list.
 
     Why: one process is enough for most sites. Several go on when one dies, and use several
     cores."""
@@ -371,6 +372,17 @@ class Cluster:
             return None
         parts = self.servers, self.classes, self.types
         return UnlikeServers.of(*parts, self.on_block, self.discipline, self.order)
+
+    def problem_with_nodes(self, count: int) -> str | None:
+        """Returns why so many nodes, or processes, cannot share the servers; None if they can."""
+        pool = self.pool
+        what, most = ("servers", self.server_count) if pool is None else ("tokens", pool.tokens)
+        if count > most:
+            return f"expected at most as many as {what} ({most}), got {count}: each needs one"
+        if count > 1 and pool is not None and not pool.runs_one_by_tokens:
+            each = "each server has one token, of a class of its own"
+            return f"expected one with discipline {FCFS}, unless {each}"
+        return None
 
     @property
     def passes(self) -> bool:
@@ -668,13 +680,10 @@ def _check_nodes(field: str, cluster: Cluster) -> None:
         if not isinstance(cluster.nodes, tuple) and getattr(cluster, name) is not None:
             expected = "expected none beside several nodes: nodes can be a list of their urls"
             _fail(f"{field}.{name}", expected)
-    if isinstance(cluster.servers, tuple):
-        _fail(f"{field}.nodes", "expected one node with a list of servers")
     if cluster.bounds is not None:
         _fail(f"{field}.nodes", "expected one node where servers are learned")
-    if count > cluster.server_count:
-        expected = f"expected at most as many as servers ({cluster.server_count}), got {count}"
-        _fail(f"{field}.nodes", f"{expected}: each node needs one")
+    if (problem := cluster.problem_with_nodes(count)) is not None:
+        _fail(f"{field}.nodes", problem)
     part_bytes = cluster.held_part_bytes
     if part_bytes is not None and part_bytes < HELD_LIMIT_BYTES_MIN:
         expected = f"expected at least {HELD_LIMIT_BYTES_MIN} for each of {count} nodes"
@@ -706,9 +715,9 @@ def _check_cluster(field: str, cluster: Cluster) -> None:
     _check_work(field, cluster)
     _check_passing(field, cluster)
     check_limits(cluster, "topology", f"{field}.")
+    _check_pool(field, cluster)
     _check_nodes(field, cluster)
     _check_bounds(field, cluster)
-    _check_pool(field, cluster)
 
 
 def _check_bounds(field: str, cluster: Cluster) -> None:

@@ -8,6 +8,7 @@ A pool of the models, with arrival rates, is in
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Annotated, NoReturn
 
@@ -129,6 +130,14 @@ class UnlikeServers:
     def tokens(self) -> int:
         """Returns how many jobs there can be at a time."""
         return sum(each.tokens or 0 for each in self.classes)
+
+    @property
+    def runs_one_by_tokens(self) -> bool:
+        """Returns whether tokens alone keep a server from running two jobs at a time, if it is to
+        run one after another: who holds its only token has the server."""
+        counts = Counter(server for each in self.classes for server in each.servers)
+        are_single = all((each.tokens, len(each.servers)) == (1, 1) for each in self.classes)
+        return self.discipline == PS or (are_single and set(counts.values()) == {1})
 
     def runs_at_once(self, server: str) -> int:
         """Returns how many jobs the server with this id runs at a time at most."""

@@ -89,15 +89,14 @@ def check_processes(
     if cluster.node_count > 1:
         expected = f"expected one node along with --processes, cluster {cluster.id} has several"
         raise InputError(source, f"{where}.nodes", expected)
-    if not isinstance(cluster.servers, int):
-        expected = "expected a number along with --processes, which share so many alike servers"
+    if cluster.bounds is not None:
+        expected = "expected a number or a list along with --processes, which share the servers"
         raise InputError(source, f"{where}.servers", expected)
     if cluster.counts_work:
         expected = "expected none along with --processes, which count requests"
         raise InputError(source, f"{where}.{_place_of_work(cluster)}", expected)
-    if count > cluster.servers:
-        expected = f"expected at most as many as servers ({cluster.servers}), got {count}"
-        raise InputError("--processes", "", f"{expected}: each process needs one")
+    if (problem := cluster.problem_with_nodes(count)) is not None:
+        raise InputError("--processes", "", problem)
     limit_bytes = cluster.held_limit_bytes
     if limit_bytes is not None and limit_bytes // count < HELD_LIMIT_BYTES_MIN:
         expected = f"expected at least {HELD_LIMIT_BYTES_MIN} for each of {count} processes"

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from spillover.core.overflow.sibling import NO_DEMAND
 from spillover.core.overflow.sibling_messages import (
     NO_VIEW,
     Frozen,
@@ -20,15 +21,8 @@ from spillover.core.overflow.sibling_messages import (
     is_later,
     number_after,
 )
-from spillover.core.overflow.siblings import (
-    ABSENT_S,
-    NO_DEMAND,
-    QUIET_S,
-    RECONNECT_S,
-    RETRY_S,
-    SILENCE_S,
-    Siblings,
-)
+from spillover.core.overflow.siblings import QUIET_S, Siblings
+from spillover.core.overflow.views import ABSENT_S, RECONNECT_S, RETRY_S, SILENCE_S
 from spillover.model.ranges import WHOLE_MAX
 from spillover.policy.overflow.siblings import evened, spread, trimmed
 from support.few import examples

@@ -12,6 +12,8 @@ from spillover.core.overflow.sibling_messages import (
     Frozen,
     Give,
     Installed,
+    Limits,
+    LineLoad,
     Prepare,
     SiblingLoad,
 )
@@ -24,12 +26,17 @@ VIEWS = st.tuples(WHOLE, st.integers(1, 16))
 NODES = st.lists(st.integers(1, 16), max_size=16).map(tuple)
 OWNERS = st.lists(st.integers(1, 16), min_size=1, max_size=16).map(tuple)
 
+COUNTS = st.lists(WHOLE, max_size=4).map(tuple)
+LINES = st.lists(st.builds(LineLoad, WHOLE, WHOLE, AMOUNTS), max_size=4).map(tuple)
+PARTS = COUNTS, st.none() | st.builds(Limits, VIEWS, COUNTS, COUNTS)
+LOAD = NODES, VIEWS, WHOLE, WHOLE, WHOLE, AMOUNTS, AMOUNTS, st.booleans()
+
 MESSAGES = st.one_of(
-    st.builds(SiblingLoad, NODES, VIEWS, WHOLE, WHOLE, WHOLE, AMOUNTS, AMOUNTS, st.booleans()),
+    st.builds(SiblingLoad, *LOAD, LINES, COUNTS, COUNTS),
     st.builds(Prepare, VIEWS),
-    st.builds(Frozen, VIEWS, WHOLE, st.booleans(), AMOUNTS, st.booleans()),
-    st.builds(Installed, VIEWS, NODES, OWNERS, WHOLE),
-    st.builds(Give, VIEWS, WHOLE),
+    st.builds(Frozen, VIEWS, WHOLE, st.booleans(), AMOUNTS, st.booleans(), *PARTS),
+    st.builds(Installed, VIEWS, NODES, OWNERS, WHOLE, *PARTS),
+    st.builds(Give, VIEWS, WHOLE, WHOLE),
     st.builds(Operated, WHOLE, st.booleans(), st.just("paper"), st.sampled_from((None, "paper"))),
 )
 
@@ -56,6 +63,7 @@ def load(**other):
     [
         b"", b"{", b"[]", b'{"give":1}', b'{"give":{"view":[1,1]}}', give(-1), give(1.5),
         give(2**53 + 1), give(1, [1, 17]), give(1, [-1, 1]), give(1, [1]), load(hears=[0]),
+        load(lines=[[1, 0]]), load(lines=[[1, 0, -1.0]]), load(idle_of=[-1]),
         load(age_s=-1.0), load(load=float("inf")), load(waiting=-1), load(view=[1, 1, 1]),
         b'{"installed":{"view":[1,1],"members":[1],"owners":[],"share":1}}',
     ],

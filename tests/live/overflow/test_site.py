@@ -12,8 +12,9 @@ import pytest
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.quotas import Use
+from spillover.core.overflow.sibling import NO_DEMAND
 from spillover.core.overflow.sibling_messages import Give, SiblingLoad
-from spillover.core.overflow.siblings import NO_DEMAND, Siblings
+from spillover.core.overflow.siblings import Siblings
 from spillover.live.overflow import sibling_wire
 from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.peer_clients import CONNECTIONS_TLS_MAX, PeerClients

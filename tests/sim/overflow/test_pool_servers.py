@@ -13,7 +13,7 @@ from spillover.model.request import Outcome, Request
 from spillover.model.unlike_servers import Server, UnlikeServers
 from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.world import World
-from spillover.sim.overflow.pool_servers import PoolServers
+from spillover.sim.overflow.pool_servers import PoolDoor, PoolServers
 
 POOL = UnlikeServers.of((Server(id="slow"), Server(id="fast", rate=4.0)))
 SLOW, FAST = 0, 1
@@ -28,7 +28,8 @@ class Play:
     def __post_init__(self):
         self.world = World()
         self.clock = Clock(self.world)
-        self.servers = PoolServers(self.world, self.clock, Random(1), POOL, 2.0, self.told)
+        servers = PoolServers(self.world, Random(1), POOL, 2.0)
+        self.servers = PoolDoor(servers, self.clock, self.told)
 
     def told(self, event):
         if isinstance(event, ev.ServersDown):
@@ -136,10 +137,10 @@ def test_one_that_is_down():
     play = Play()
     play.start(0.0, 1, 9.0)
     play.start(0.0, 2, 8.0, FAST)
-    play.at(1.0, play.servers.down.add, SLOW)
+    play.at(1.0, play.servers.servers.down.add, SLOW)
     play.at(1.0, play.servers.lose, SLOW)
     play.start(1.5, 3, 1.0)
-    play.at(3.0, play.servers.down.discard, SLOW)
+    play.at(3.0, play.servers.servers.down.discard, SLOW)
     play.start(4.0, 4, 1.0)
     assert play.run() == {
         1: (Outcome.FAILED, 1.0, 1.0),

@@ -12,8 +12,9 @@ from itertools import count
 from random import Random
 from typing import Any
 
+from spillover.core.overflow.sibling import Demand
 from spillover.core.overflow.sibling_messages import NO_VIEW, SiblingLoad
-from spillover.core.overflow.siblings import Demand, Siblings
+from spillover.core.overflow.siblings import Siblings
 
 LATE_S_MAX = 0.002
 """The longest way of a message."""

@@ -276,7 +276,8 @@ class PeerPaths:
         told, servers = query.get("node", [""])[0], query.get("servers", [""])[0]
         number = int(told) if told.isdecimal() and len(told) <= NUMBER_DIGITS_MAX else 0
         site, configuration = self._shell.site, query.get(FIELD, [""])[0]
-        stream = None if site is None else site.open(number, exchange.write_piece)
+        form = query.get("form", [""])[0]
+        stream = None if site is None else site.open(number, exchange.write_piece, form)
         if site is None or stream is None:
             raise self._no_sibling(configuration)
         self._shell.neighborhood.configured.heard(
@@ -302,7 +303,8 @@ class PeerPaths:
             return Problem("version_conflict", detail)
         if self._shell.site is None:
             return Problem("not_found", "the cluster has one node")
-        numbers = f"another node of {self._shell.machine.settings.nodes}"
+        form = self._shell.site.siblings.form
+        numbers = f"another node of {self._shell.machine.settings.nodes}, form {form}"
         return Problem("invalid", f"query: node: expected the number of {numbers}")
 
     def _hear_stranger(

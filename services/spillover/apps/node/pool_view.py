@@ -55,7 +55,8 @@ class ServerState(BaseModel):
 
 
 class ClassState(BaseModel):
-    """The tokens of one class: available + held + out = limit + retiring."""
+    """The tokens of one class: available + held + out = limit + retiring. Of a site of several
+    nodes they are those of all nodes, as far as this one knows."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -70,6 +71,8 @@ class ClassState(BaseModel):
     after another."""
     retiring: Count
     """The number of held tokens beyond a limit that was lowered."""
+    share: Count | None = None
+    """The number of tokens that are this node's; null where the site has one node."""
 
 
 class TypeState(BaseModel):

@@ -70,8 +70,8 @@ class NodeFacts:
         if servers.is_alike:
             fitting = servers.fitting(0)
             return fitting.ahead + self._ahead_besides(fitting.up)
-        ahead = servers.waiting + servers.busy - servers.total
-        return ahead + self._ahead_besides(servers.total)
+        ahead = servers.site_waiting + servers.site_busy - servers.site_total
+        return ahead + self._ahead_besides(servers.site_total)
 
     def ahead_of(self, group: Group) -> int:
         """Returns `ahead` for one group of types."""

@@ -65,15 +65,12 @@ from spillover.core.overflow.history import (
 )
 from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.parting import Parting
-from spillover.core.overflow.pool import ServerPool
-from spillover.core.overflow.pools import learned_servers, pool_of, site_servers
+from spillover.core.overflow.pool import ServerPool, SitePool
+from spillover.core.overflow.pools import learned_servers, pool_of, pool_of_first, site_servers
 from spillover.core.overflow.register import Register
 from spillover.core.overflow.reporting import HEARTBEAT_S, Gossip
-from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.session_ways import cheaper_there
 from spillover.core.overflow.settings import Carried, NodeSettings
-from spillover.core.overflow.siblings import Siblings
-from spillover.core.overflow.site_servers import SiteServers
 from spillover.core.overflow.visit import AWAY, QUEUED, RUNNING, Visit
 from spillover.core.tokens.answers import NOT_RUN
 from spillover.model.causes import Cause
@@ -964,26 +961,24 @@ class NodeMachine(NodeFacts):
         it has all servers at first."""
         if self._site is not None:
             self._site.siblings.use_nodes(nodes, now_s)
-        elif isinstance(self.servers, FifoServers):
-            siblings = Siblings(self.settings.node, nodes, self.servers.total, now_s)
-            siblings.begin_alone(now_s)
-            self._site = SiteServers.of(self.servers, siblings)
+        else:
+            self._site = pool_of_first(self.servers, self.settings, nodes, now_s)
             self._handlers[ev.TimerFired] = self._woke_at_site
 
-    def _share_servers(self, site: SiteServers, now_s: float) -> None:
+    def _share_servers(self, site: SitePool, now_s: float) -> None:
         """Serves the queue with servers that siblings have given, and gives them those that are
         idle."""
         siblings, admission = site.siblings, self.admission
         is_usual = not (site.down or site.resting or admission.draining)
-        if is_usual and siblings.note(site.waiting, site.busy, now_s):
+        if is_usual and site.note(now_s):
             return
-        if siblings.share != site.total and site.take_share():
-            self._serve_queue(now_s)
+        if site.take_share():
+            self._serve_turned(now_s)
         self.home_load.elsewhere = siblings.load
         demand = site.demand(self.home_load.own, leaves=admission.draining)
         siblings.demands(demand, now_s, gives_all=admission.emptying)
-        if siblings.share != site.total:
-            site.take_share()
+        if site.take_share():
+            self._serve_turned(now_s)
         for one in siblings.take():
             self._out.append(ev.TellSibling(one.to, one.message))
 
@@ -1130,8 +1125,8 @@ class NodeMachine(NodeFacts):
     def _settings_changed(self, event: ev.SettingsChanged, now_s: float) -> None:
         """Goes by other limits. Requests that are here beyond them stay until they end."""
         news = {name: told for name, told in asdict(event).items() if told is not None}
-        is_fixed = not self.servers.is_alike or self._learned is not None
-        if is_fixed and not news.keys().isdisjoint(("servers", "nodes")):
+        is_learned, is_alike = self._learned is not None, self.servers.is_alike
+        if (is_learned and "nodes" in news) or ("servers" in news and (is_learned or not is_alike)):
             self._out.append(ev.SettingsRefused("the servers here are unlike, or learned"))
             return
         if "servers" in news:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
+from spillover.core.overflow.sibling import Demand
+from spillover.core.overflow.siblings import Siblings
 from spillover.core.overflow.visit import Visit
 from spillover.policy.overflow.base import OwnLoad
 
@@ -266,3 +268,24 @@ class ServerPool(Servers, Protocol):
 
     def check(self) -> None:
         """Raises AssertionError if the pool contradicts itself."""
+
+
+class SitePool(ServerPool, Protocol):
+    """The pool of one node of a site of several (decision 0049)."""
+
+    siblings: Siblings
+
+    @property
+    def others_stay(self) -> bool:
+        """Returns whether a sibling that this node hears, and that hears it, does not drain."""
+
+    def take_share(self) -> bool:
+        """Adjusts the pool to its share. Returns whether more can start than before."""
+
+    def note(self, now_s: float, /) -> bool:
+        """Notes what waits and runs now, at a pool of which nothing is down. Returns whether that
+        is all there is to do, as after most events."""
+
+    def demand(self, load: float, *, leaves: bool) -> Demand:
+        """Returns what the siblings are to know of this node, whose clients bring this load, and
+        which drains if it `leaves`."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spillover.core.overflow.learned_servers import LearnedServers
-from spillover.core.overflow.pool import ServerPool
+from spillover.core.overflow.pool import ServerPool, SitePool
 from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.siblings import Siblings
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def pool_of(settings: NodeSettings, now_s: float) -> ServerPool:
     """Returns the pool with which a cluster of these settings begins."""
     service_s, delivery_s = settings.service_s, settings.delivery_s
-    if settings.nodes > 1:
+    if settings.nodes > 1 and settings.pool is None:
         siblings = Siblings(settings.node, settings.nodes, settings.servers, now_s)
         return SiteServers(siblings, service_s, delivery_s)
     if settings.bounds is not None:
@@ -36,7 +36,36 @@ def pool_of(settings: NodeSettings, now_s: float) -> ServerPool:
     servers: TokenServers[Visit] = TokenServers(
         settings.pool, groups, own, service_s, delivery_s, now_s
     )
+    if settings.nodes > 1:
+        from spillover.core.overflow.site_tokens import SiteTokens, layout_of  # noqa: PLC0415
+
+        layout = layout_of(settings.pool)
+        return SiteTokens.of(servers, Siblings(settings.node, settings.nodes, 0, now_s, layout))
     return servers
+
+
+def pool_of_first(
+    servers: ServerPool, settings: NodeSettings, nodes: int, now_s: float
+) -> SitePool:
+    """Turns the pool of a cluster of one node into that of the first one of several, which has all
+    servers until others come, and returns it."""
+    if isinstance(servers, FifoServers):
+        siblings = Siblings(settings.node, nodes, servers.total, now_s)
+        siblings.begin_alone(now_s)
+        return SiteServers.of(servers, siblings)
+    from spillover.core.overflow.site_tokens import SiteTokens, layout_of  # noqa: PLC0415
+
+    tokens = unlike_servers(servers)
+    assert tokens is not None
+    assert settings.pool is not None
+    layout = layout_of(settings.pool)
+    said = tuple([tokens.bucket.limit(kind) for kind in range(len(tokens.class_ids))])
+    out = [server.number for server in tokens.servers if server.is_out]
+    siblings = Siblings(settings.node, nodes, 0, now_s, layout._replace(tokens=said))
+    siblings.begin_alone(now_s)
+    if out or said != layout.tokens:  # operators have said so, and others do not know
+        siblings.limit(said, out, now_s)
+    return SiteTokens.of(tokens, siblings)
 
 
 def learned_servers(servers: ServerPool) -> LearnedServers | None:
@@ -49,9 +78,15 @@ def sized_servers(servers: ServerPool) -> Sizing | None:
     return servers if isinstance(servers, Sizing) else None
 
 
-def site_servers(servers: ServerPool) -> SiteServers | None:
+def site_servers(servers: ServerPool) -> SitePool | None:
     """Returns the pool if it is that of one node of several; None if the site has one node."""
-    return servers if isinstance(servers, SiteServers) else None
+    if isinstance(servers, SiteServers):
+        return servers
+    if servers.is_alike:
+        return None
+    from spillover.core.overflow.site_tokens import SiteTokens  # noqa: PLC0415
+
+    return servers if isinstance(servers, SiteTokens) else None
 
 
 def unlike_servers(servers: ServerPool) -> TokenServers[Visit] | None:

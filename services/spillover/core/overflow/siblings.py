@@ -4,48 +4,38 @@ Theory of operation (decision 0049). Servers go to where requests wait, not requ
 node with idle servers gives them to a sibling with waiting requests. A node whose own queue is
 younger gives away the server that becomes free. A request stays in the process that accepted it.
 
-Nodes that hear each other are in one *view*. In a view shares change by `Give` alone, which the
-giver takes off its share before it is sent: their sum is never above `servers`. When a node comes
-or goes, the lowest one makes the next view. Each node tells its share, and gives and takes nothing
-until the view is installed. Servers that are missing from the sum of the shares are given to the
-nodes then; those on which a lost node may still run something are given out once that is over.
+Where servers are unlike, what goes is a token of one class, and each class has its own shares. A
+request that may join several classes waits for a token of each of them, and counts once: requests
+that may join the same classes are one *line*. Servers that are alike are one class, with one line.
 
-A node that is only cut off keeps its share and goes on, and the others take it over all the same:
-as long as parts of a site do not hear each other, each may run up to `servers`. When they hear each
-other again, the shares are trimmed.
-
-Views know nothing of configurations. A node that has left the site (its number is above `nodes`)
-drains, gives its servers away, and is in the views as long as it is heard. A node that is new to
-the site is in the next view once it is heard.
+In a *view* (`views`) shares change by `Give` alone, which the giver takes off its share before it
+is sent: their sum is never above what the site has. A node that is only cut off keeps its share and
+goes on, and the others take it over all the same: as long as parts of a site do not hear each
+other, each may run up to `servers`. When they hear each other again, the shares are trimmed.
 
 Not here: requests, and how messages travel.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from spillover.core.overflow.sibling import ClassShare, Demand, Layout, Sibling, Tell
 from spillover.core.overflow.sibling_messages import (
     NO_VIEW,
     Frozen,
     Give,
     Installed,
-    Prepare,
+    Limits,
     SiblingLoad,
     SiblingMessage,
-    View,
     is_later,
-    later,
     number_after,
 )
+from spillover.core.overflow.views import Part, Views
 from spillover.policy.overflow.siblings import evened, goes_first, spread, trimmed
-
-SILENCE_S = 1.0
-"""The time, in seconds, after which a silent sibling is lost."""
 
 BEAT_S = 0.25
 """The longest time, in seconds, between two messages of a node on its load."""
@@ -57,96 +47,38 @@ much later."""
 IDLE_TELL_S = 0.05
 """The same where only the number of idle servers has changed, and some were idle before."""
 
-ABSENT_S = 1.5
-"""The time, in seconds, for which a node waits for siblings before it makes a view without them. If
-no sibling that it hears has been in a view, it waits for all; else for those whom others hear. It
-is above SILENCE_S."""
-
-
 QUIET_S = 1.0
 """The time, in seconds, for which nothing must have waited or run at a site before its servers are
 evenly divided. It is long beside what comes and goes: servers are to stay where the clients are."""
 
-RETRY_S = 0.5
-"""The time, in seconds, after which a view is made anew if a node has not answered."""
+ALIKE = ((0,),)
+"""The lines where servers are alike: one, for the one class."""
 
-RECONNECT_S = 0.5
-"""The time, in seconds, for which no view is made without a node whose stream has ended, unless
-nothing listens there any more. The stream may be open again by then, and the node has its share all
-the while."""
+FORM_ALIKE = "1.1"
+"""The form of siblings (`Siblings.form`) whose servers are alike."""
 
 
-class Tell(NamedTuple):
-    """A message to a sibling."""
+class Siblings(Views):
+    """The node `number` of a site whose nodes are counted from 1 to `nodes`, and which has so many
+    servers, or the tokens of a layout where these are unlike. The shell passes in what comes
+    (`heard`) and which connections break (`lost`), and takes what is to be told (`take`)."""
 
-    to: int
-    message: SiblingMessage
-
-
-class Demand(NamedTuple):
-    """The state of a node's pool."""
-
-    waiting: int
-    foreign: int
-    busy: int
-    age_s: float
-    load: float
-    can_run: bool
-    """False where nothing can start here for now."""
-    leaves: bool
-    """True while the node drains."""
-    work_s: float
-    """The time, in seconds, after which work that has just begun is most likely over."""
-
-
-NO_DEMAND = Demand(0, 0, 0, 0.0, 0.0, can_run=True, leaves=False, work_s=0.0)
-
-
-class Sibling:
-    """The knowledge of a node about a sibling."""
-
-    __slots__ = ("given", "heard_s", "load", "told_s")
-
-    def __init__(self, now_s: float) -> None:
-        self.heard_s = now_s
-        self.load: SiblingLoad | None = None
-        self.told_s = now_s
-        """The time when `load` came."""
-        self.given = 0
-        """The number of servers that were given to the sibling since."""
-
-    @property
-    def unserved(self) -> int:
-        """Returns how many requests wait there for which no server has been given."""
-        return 0 if self.load is None else max(0, self.load.waiting - self.given)
-
-
-class Siblings:
-    """The node `number` of a site whose nodes are counted from 1 to `nodes`. The shell passes in
-    what comes (`heard`) and which connections break (`lost`), and takes what is to be told
-    (`take`)."""
-
-    def __init__(  # noqa: PLR0915 - no more than what it remembers
-        self, number: int, nodes: int, servers: int, now_s: float
+    def __init__(
+        self, number: int, nodes: int, servers: int, now_s: float, layout: Layout | None = None
     ) -> None:
-        assert number >= 1
-        self.number, self.nodes, self.servers = number, nodes, servers
-        self._nodes_most = nodes
-        """The largest number of nodes that any configuration has had by which this node went."""
+        super().__init__(number, nodes, now_s)
+        tokens, lines = ((servers,), ALIKE) if layout is None else layout
+        self.servers = sum(tokens)
+        self.lines = lines
+        self.classes = [
+            ClassShare(count, tuple(line for line, of in enumerate(lines) if kind in of))
+            for kind, count in enumerate(tokens)
+        ]
+        self._is_alike = layout is None
         self.share = 0
-        self.view: View = NO_VIEW
-        self.viewed_s = -math.inf
-        """The time when the view was installed."""
-        self.members: frozenset[int] = frozenset()
-        """The nodes of the view."""
-        self.owners: frozenset[int] = frozenset()
-        """The members to which names belong."""
-        self._unmet: frozenset[int] = frozenset()
-        """The members that this node has not heard yet, while others do."""
-        self.known: dict[int, Sibling] = {}
-        """The siblings that are heard."""
-        self._hears: tuple[int, ...] = ()
-        """The numbers of the siblings that are heard, in order."""
+        """The number of servers of this node, or of tokens of all classes."""
+        self.limits: Limits | None = None
+        """The word of operators on the tokens of the site; None while there is none."""
         self.load = 0.0
         """The work that clients of the others bring, as a share of the site's capacity."""
         self.waiting = 0
@@ -156,110 +88,37 @@ class Siblings:
         """The number of those requests that neighbors have sent."""
         self.idle = 0
         """The number of idle servers at those siblings."""
-        self._promised: View = NO_VIEW
-        """The latest view that this node was asked for; it is being made while it is not `view`."""
-        self._answers: dict[int, Frozen] = {}
-        """The nodes' answers on the view that this node makes; empty while it makes none."""
-        self._latest: View = NO_VIEW
-        """The latest view that was heard of."""
-        self._retry_s = math.inf
-        self._started_s = now_s
-        self._patience_s = math.inf
-        """The time when a view is made without the nodes that are missing; infinity where none
-        are."""
-        self._waits_until_s = -math.inf
-        """The time before which no view is made, or made again."""
-        self._wanted: frozenset[int] = frozenset()
-        """The nodes of the view that this node makes."""
-        self._doubts = False
-        """Whether a stream to or from a node of the view has broken. Servers that were given on it
-        may belong to nobody, and are to be counted anew."""
-        self._early = 0
-        """The number of servers that were given in the view that is being made."""
-        self._is_fresh = True
-        self.is_closed = False
-        """Whether the node has drained and closes its door. It takes no names any more, and only
-        waits for what siblings answer its own clients. The shell sets this."""
-        self._spare = 0
-        """The number of servers that no node of the view has; 0 except at the node that has made
-        it."""
-        self._spare_from_s = now_s + ABSENT_S
-        """The time when the work of those who had them is over."""
-        self._back_by_s: dict[int, float] = {}
-        """The time, by sibling, when a view is made without it, as its stream has ended though it
-        may still be there."""
-        self._demand = NO_DEMAND
-        """The pool's state when it was last told, which is not at each event."""
-        self._waiting = self._busy = 0
-        """The numbers of requests that wait and run here, as of the last event."""
+        self.waits = [(0, 0)] * len(lines)
+        """The numbers of those requests, and of those that neighbors have sent, by line."""
         self._busy_s = now_s
         """The time when something was last under way at the site, as far as this node knows."""
         self._told: SiblingLoad | None = None
         self._told_s = now_s
         self._tell_s = now_s
         """The time when the load is to be told next."""
-        self._silence_s = math.inf
-        """The time before which no sibling is lost by its silence."""
-        self._is_news = True
-        """False if nothing has happened since `demands` except at a pool that runs requests."""
-        self._tells: list[Tell] = []
-        self._asks: list[Tell] = []
-        """The messages that ask for a view. They follow the load, from which the others know that
-        this node hears them."""
 
     # --- what is known ------------------------------------------------------------------------
 
     @property
-    def is_settled(self) -> bool:
-        """Returns whether the node is in a view, and no other one is being made."""
-        return self.view == self._promised != NO_VIEW
+    def _line_count(self) -> int:
+        return len(self.lines)
 
     @property
-    def leaves(self) -> bool:
-        """Returns whether this node drains."""
-        return self._demand.leaves
+    def shares(self) -> tuple[int, ...]:
+        """Returns the share of this node, by class."""
+        return tuple([each.share for each in self.classes])
 
     @property
-    def up(self) -> frozenset[int]:
-        """Returns the nodes that are heard and hear this one, itself included."""
-        number = self.number
-        return frozenset(
-            [
-                number,
-                *(
-                    other
-                    for other, one in self.known.items()
-                    if one.load is not None and number in one.load.hears
-                ),
-            ]
-        )
+    def form(self) -> str:
+        """Returns the numbers of classes and of lines, which are the same at all nodes."""
+        return f"{len(self.classes)}.{len(self.lines)}"
 
-    @property
-    def staying(self) -> list[int]:
-        """Returns the siblings that are heard, hear this node, and do not drain."""
-        return sorted(
-            other
-            for other, one in self.known.items()
-            if one.load is not None and self.number in one.load.hears and not one.load.leaves
-        )
-
-    def is_done(self, sibling: int) -> bool:
-        """Returns whether a sibling whose port refuses connections is done draining. It closes its
-        door once nothing is left of what it had when it began but its own questions to others, or
-        its time to drain is over, and takes no names from then on. What it remembers ends with
-        it."""
-        one = self.known.get(sibling)
-        return one is not None and one.load is not None and one.load.leaves
-
-    @property
-    def gives_up(self) -> bool:
-        """Returns whether a request that no node has taken yet is refused here rather than offered
-        again: this node closes its door, and all others drain. Two such nodes would wait for each
-        other, since neither hears the other's questions any more."""
-        return self.is_closed and not self.staying
+    def busy_elsewhere(self, kind: int) -> int:
+        """Returns how many tokens of this class are held at siblings, as far as is known."""
+        each = self.classes[kind]
+        return max(0, each.servers - each.share - each.idle)
 
     def _count(self) -> None:
-        """Add up what the others have told, as that has changed, or as others are heard."""
         self._is_news = True
         load, waiting, foreign, idle = 0.0, 0, 0, 0
         for sibling, one in self.known.items():
@@ -271,113 +130,107 @@ class Siblings:
                 foreign += one.load.foreign
                 idle += one.load.idle
         self.load, self.waiting, self.foreign, self.idle = load, waiting, foreign, idle
+        if self._is_alike:
+            self.classes[0].idle = idle
+        else:
+            self._count_parts()
+
+    def _count_parts(self) -> None:
+        """Add up by class and by line what the others have told."""
+        there = [one for sibling, one in self.known.items() if self._may_give(sibling, one)]
+        for kind, each in enumerate(self.classes):
+            each.idle = sum([one.idle_in(kind) for one in there])
+        loads = [one.load for one in there if one.load is not None]
+        self.waits = [
+            (
+                sum([one.unserved_at((line,)) for one in there]),
+                sum([load.lines[line].foreign for load in loads]),
+            )
+            for line in range(len(self.lines))
+        ]
 
     def next_deadline(self) -> float:
         """Returns the time when something is due. It is asked for after each event."""
-        due_s = min(self._silence_s, self._tell_s)
-        if self._spare and self._is_counted:
-            due_s = min(due_s, self._spare_from_s)
-        if self._waits_until_s > -math.inf:
-            return min(due_s, self._waits_until_s)
-        return min(due_s, self._retry_s) if self._answers else due_s
+        return min(self._due_s(), self._tell_s)
 
     # --- what happens -------------------------------------------------------------------------
 
     def heard(self, sender: int, message: SiblingMessage, now_s: float) -> None:
-        """Take in what a sibling says."""
-        one = self.known.get(sender)
-        if one is None:
-            one = self.known[sender] = Sibling(now_s)
-            self._hears = tuple(sorted(self.known))
-            self._unmet -= {sender}
-        one.heard_s = now_s
-        self._silence_s = min(self._silence_s, now_s + SILENCE_S)
+        """Take in what a sibling says. Raises ValueError if it has other classes."""
+        if not self._fits(message):
+            raise ValueError(f"node {sender} has other classes of tokens")
+        super().heard(sender, message, now_s)
+
+    def _fits(self, message: SiblingMessage) -> bool:
+        """Returns whether the message tells of the classes and lines that there are."""
+        count = 0 if self._is_alike else len(self.classes)
         match message:
             case SiblingLoad():
-                one.load, one.told_s, one.given = message, now_s, 0
-                self._latest = later(message.view, self._latest)
-            case Prepare():
-                self._prepare(sender, message, now_s)
-            case Frozen():
-                self._answered(sender, one, message)
-            case Installed() if message.view == self._promised and not self._answers:
-                self._install(message, now_s)
-            case Give() if self.is_settled and message.view == self.view:
-                self.share = min(self.share + message.servers, self._share_max)
-                if one.load is not None:
-                    idle = max(0, one.load.idle - message.servers)
-                    one.load = replace(one.load, idle=idle)
-            case Give() if message.view == self._promised and not self._answers:
-                self._early += message.servers  # the giver has installed the view sooner
+                lines = 0 if self._is_alike else len(self.lines)
+                is_known = all(kind < count for kind in message.closed)
+                return (len(message.lines), len(message.idle_of)) == (lines, count) and is_known
+            case Frozen() | Installed():
+                limits = message.limits
+                is_like = limits is None or len(limits.tokens) == count
+                return len(message.share_of) == count and is_like
+            case Give():
+                return message.kind < len(self.classes)
             case _:
-                pass  # it is of another view: the servers are counted anew
-        self._count()
-        self._see(now_s)
-
-    def lost(self, sibling: int, now_s: float, *, is_dead: bool = False) -> None:
-        """The connection to a sibling has broken. It `is_dead` where nothing listens there."""
-        # Doubts arise while a view is made, too: that it is installed may have been told here.
-        self._doubts |= sibling in self.members or self._promised != self.view
-        was_known = self.known.pop(sibling, None) is not None
-        self._hears = tuple(sorted(self.known))
-        self._count()
-        if was_known:
-            self._back_by_s[sibling] = now_s + RECONNECT_S
-        was_awaited = is_dead and self._back_by_s.pop(sibling, None) is not None
-        if was_known or was_awaited:
-            # The sibling may have gone on after its stream had ended.
-            self._spare_from_s = max(self._spare_from_s, now_s + self._demand.work_s)
-            self._see(now_s)
-
-    def excuse(self, late_s: float) -> None:
-        """Do not count `late_s` as silence, since this process was late by so much."""
-        for one in self.known.values():
-            one.heard_s += late_s
-
-    def woke(self, now_s: float) -> None:
-        """Do what is due."""
-        if now_s >= self._silence_s:
-            for sibling, one in list(self.known.items()):
-                if now_s >= one.heard_s + SILENCE_S:
-                    self.lost(sibling, now_s)
-            heard_s = [one.heard_s for one in self.known.values()]
-            self._silence_s = min(heard_s, default=math.inf) + SILENCE_S
-        self._see(now_s)
+                return True
 
     def use(self, servers: int, now_s: float) -> None:
         """The site has so many servers from now on."""
         self.servers = servers
+        self.classes[0].use(servers)
         if self.number == min(self.up):
             self._doubts = True  # they are counted anew
             self._see(now_s)
 
-    def passes_over(self, age_s: float, departure_s: float, now_s: float) -> bool:
+    def limit(self, tokens: Sequence[int], out: Sequence[int], now_s: float) -> None:
+        """The site has so many tokens from now on, by class, and these servers are out, by the word
+        of operators at this node. Each node goes by it once the next view is installed."""
+        number = 0 if self.limits is None else self.limits.at[0]
+        word = Limits((number_after(number), self.number), tuple(tokens), tuple(out))
+        self._go_by(word)
+        self._doubts = True  # so that a view is made, and shares are told anew
+        self._see(now_s)
+
+    def _go_by(self, limits: Limits | None) -> None:
+        """Go by the word of operators, unless a later one is known."""
+        own = NO_VIEW if self.limits is None else self.limits.at
+        if limits is None or not is_later(limits.at, own):
+            return
+        self.limits = limits
+        for each, tokens in zip(self.classes, limits.tokens, strict=True):
+            each.use(tokens)
+        self.servers = sum(limits.tokens)
+
+    def passes_over(self, age_s: float, departure_s: float, now_s: float, kind: int = 0) -> bool:
         """Returns whether a server that has become free goes to a sibling, where a request has
-        waited longer than `age_s`, which is how long the oldest one here has. The server is given
-        then."""
-        if not self.waiting or not self.is_settled or not self.share:
+        waited longer than `age_s`, which is how long the oldest one here has. The server, or token
+        of this class, is given then."""
+        if not self.waiting or not self.is_settled or not self.classes[kind].share:
             return False
-        oldest_s, oldest = age_s, None
+        oldest_s, oldest, lines = age_s, None, self.classes[kind].lines
         for sibling, one in self.known.items():
-            if one.load is None or one.given or not one.unserved:
+            if one.load is None or one.given or not one.unserved_at(lines):
                 continue
-            if not self._may_give(sibling, one):
+            if not self._may_use(kind, sibling, one):
                 continue
-            there_s = one.load.age_s + (now_s - one.told_s)
+            there_s = one.age_s(lines, now_s)
             if there_s > oldest_s and goes_first(there_s, age_s, departure_s):
                 oldest_s, oldest = there_s, sibling
         if oldest is not None:
-            self._give(oldest, 1)
+            self._give(oldest, 1, kind)
         return oldest is not None
 
     def note(self, waiting: int, busy: int, now_s: float) -> bool:
-        """Note how many requests wait and run now, at a pool whose servers are up and which does
-        not leave. Returns whether that is all there is to do, as after most events; else `demands`
-        is to be called."""
+        """Note how many requests wait and run now, at a pool whose servers are alike and up, and
+        which does not leave. Returns whether that is all there is to do, as after most events; else
+        `demands` is to be called."""
         told = self._told
         if self._is_news or told is None:
             return False
-        self._waiting, self._busy = waiting, busy
         idle = 0 if waiting or self.share <= busy else self.share - busy
         self._tell_s = self._told_s + _pause_s(told, waiting, idle)
         if now_s >= self._tell_s or (idle and self.waiting):
@@ -387,15 +240,28 @@ class Siblings:
             return True
         return now_s < self._busy_s + QUIET_S
 
+    def note_tokens(self, idle_of: Sequence[int], now_s: float) -> bool:
+        """Note how many tokens are idle now, by class, where nothing waits. Returns as `note`."""
+        told = self._told
+        if self._is_news or told is None or told.waiting or self.waiting:
+            return False
+        self._tell_s = self._told_s + _pause_of_s(told.idle_of, idle_of)
+        if now_s >= self._tell_s:
+            return False
+        if sum(idle_of) + self.idle < self.servers:
+            self._busy_s = now_s
+            return True
+        return now_s < self._busy_s + QUIET_S
+
     def demands(self, demand: Demand, now_s: float, *, gives_all: bool = False) -> None:
         """Take in the pool's state. Idle servers go where requests wait; with `gives_all` all of
         them go."""
         has_turned, self._demand = demand.leaves != self._demand.leaves, demand
-        self._waiting, self._busy = demand.waiting, demand.busy
         if has_turned:
             self._see(now_s)
         if self.is_settled:
-            self._give_idle(gives_all=gives_all)
+            for kind in range(len(self.classes)):
+                self._give_idle(kind, gives_all=gives_all)
             self._even_out(now_s)
         self._tell_if_due(now_s)
         self._is_news = not demand.can_run or demand.leaves
@@ -411,59 +277,59 @@ class Siblings:
             self._tells = []
         return tells
 
-    def use_nodes(self, nodes: int, now_s: float) -> None:
-        """Share the site with so many nodes from now on: new ones may come, or some are leaving."""
-        self.nodes, self._nodes_most = nodes, max(nodes, self._nodes_most)
-        self._see(now_s)
-
     def begin_alone(self, now_s: float) -> None:
         """Have all servers, and a view without others: this node was the only one until now."""
-        self.share, self._is_fresh = self.servers, False
-        self.view = self._promised = (1, self.number)
-        self.members = self.owners = frozenset([self.number])
-        self._latest, self.viewed_s = self.view, now_s
-
-    @property
-    def _all(self) -> frozenset[int]:
-        """Returns the nodes of the site, whether they are heard or not."""
-        return frozenset(range(1, self.nodes + 1))
-
-    @property
-    def _ever(self) -> frozenset[int]:
-        """Returns the nodes of the site and those that have left it, which may still be there and
-        have servers."""
-        return frozenset(range(1, self._nodes_most + 1))
-
-    @property
-    def _share_max(self) -> int:
-        """Returns the largest share that is believed, whatever a sibling tells. The shares of nodes
-        that were cut off from each other may add up to more than `servers`, and siblings may go by
-        another number."""
-        return self.servers * max(self.nodes, len(self.members))
+        for each in self.classes:
+            each.share = each.servers
+        self._add_up()
+        self._begin_alone(now_s)
 
     # --- servers ------------------------------------------------------------------------------
 
-    @property
-    def _own_idle(self) -> int:
-        if self._waiting and self._demand.can_run:
-            return 0
-        return self.share - self._busy if self.share > self._busy else 0
+    def _add_up(self) -> None:
+        """Add up the shares, as one has changed."""
+        self.share = sum([each.share for each in self.classes])
+        self._spare = sum([each.spare for each in self.classes])
 
-    def _give_idle(self, *, gives_all: bool) -> None:
-        idle = self._own_idle
-        while idle and (there := self._neediest()) is not None:
-            count = min(idle, self.known[there].unserved)
-            self._give(there, count)
+    def _share_max(self, each: ClassShare) -> int:
+        """Returns the largest share that is believed, whatever a sibling tells. The shares of nodes
+        that were cut off from each other may add up to more than `servers`, and siblings may go by
+        another number."""
+        return each.servers * max(self.nodes, len(self.members))
+
+    def _own_idle(self, kind: int) -> int:
+        demand, share = self._demand, self.classes[kind].share
+        if not self._is_alike:
+            busy = demand.busy_of[kind] if demand.busy_of else 0
+            return max(0, share - busy)
+        if demand.waiting and demand.can_run:
+            return 0
+        return share - demand.busy if share > demand.busy else 0
+
+    def _waits_here(self, kind: int) -> bool:
+        """Returns whether a request here has use for a token of this class."""
+        demand = self._demand
+        if self._is_alike:
+            return demand.waiting > 0
+        return bool(demand.lines) and any(
+            demand.lines[line].waiting for line in self.classes[kind].lines
+        )
+
+    def _give_idle(self, kind: int, *, gives_all: bool) -> None:
+        idle, lines = self._own_idle(kind), self.classes[kind].lines
+        while idle and (there := self._neediest(kind)) is not None:
+            count = min(idle, self.known[there].unserved_at(lines))
+            self._give(there, count, kind)
             idle -= count
-        if not (gives_all and idle) or self._waiting:
+        if not (gives_all and idle) or self._waits_here(kind):
             return
         # Nodes that leave get none, too: they would give them back at once.
-        others = sorted(self._staying())
+        others = sorted(self._staying(kind))
         if others:
             for place, other in enumerate(others):
                 part = idle // len(others) + (place < idle % len(others))
                 if part:
-                    self._give(other, part)
+                    self._give(other, part, kind)
 
     def _even_out(self, now_s: float) -> None:
         """Give the poorest node a part of this node's servers, if this is the richest one and
@@ -472,30 +338,33 @@ class Siblings:
         A node that has come late has no servers otherwise until it needs them. That nothing is
         under way is seen from the sum: a server that runs something is idle at no node.
         """
-        own = self._own_idle
-        if self._waiting or self.waiting or own + self.idle < self.servers:
+        own = [self._own_idle(kind) for kind in range(len(self.classes))]
+        if self._demand.waiting or self.waiting or sum(own) + self.idle < self.servers:
             self._busy_s = now_s
             return
-        is_quiet = now_s >= self._busy_s + QUIET_S
-        if is_quiet and (gift := evened(self.number, own, self._staying())) is not None:
-            self._give(*gift)
+        if now_s < self._busy_s + QUIET_S:
+            return
+        for kind, idle in enumerate(own):
+            if (gift := evened(self.number, idle, self._staying(kind))) is not None:
+                self._give(*gift, kind)
 
-    def _staying(self) -> dict[int, int]:
-        """Returns the idle servers, by sibling, of those that can be given some and do not
-        leave."""
+    def _staying(self, kind: int) -> dict[int, int]:
+        """Returns the idle tokens of a class, by sibling, of those that can be given some and do
+        not leave."""
         return {
-            number: one.load.idle
+            number: one.idle_in(kind)
             for number, one in self.known.items()
-            if one.load is not None and not one.load.leaves and self._may_give(number, one)
+            if one.load is not None and not one.load.leaves and self._may_use(kind, number, one)
         }
 
-    def _neediest(self) -> int | None:
-        best, most = None, 0
+    def _neediest(self, kind: int) -> int | None:
+        best, most, lines = None, 0, self.classes[kind].lines
         for sibling, one in self.known.items():
-            if one.load is None or one.load.waiting - one.given <= most:
+            if one.load is None or not one.load.waiting:
                 continue  # as is mostly so
-            if self._may_give(sibling, one):
-                best, most = sibling, one.unserved
+            unserved = one.unserved_at(lines)
+            if unserved > most and self._may_use(kind, sibling, one):
+                best, most = sibling, unserved
         return best
 
     def _may_give(self, sibling: int, one: Sibling) -> bool:
@@ -503,188 +372,125 @@ class Siblings:
         view, and hears this node."""
         return sibling in self.members and one.load is not None and self.number in one.load.hears
 
-    def _give(self, sibling: int, servers: int) -> None:
+    def _may_use(self, kind: int, sibling: int, one: Sibling) -> bool:
+        """Returns whether a token of this class arrives there and is of use."""
+        if not self._may_give(sibling, one):
+            return False
+        return one.load is not None and kind not in one.load.closed
+
+    def _give(self, sibling: int, servers: int, kind: int) -> None:
+        each = self.classes[kind]
+        each.share -= servers
         self.share -= servers
-        self.known[sibling].given += servers
+        self.known[sibling].gets(servers, each.lines)
         self._count()
-        self._tells.append(Tell(sibling, Give(self.view, servers)))
+        self._tells.append(Tell(sibling, Give(self.view, servers, kind)))
+
+    def _given(self, one: Sibling, message: Give) -> None:
+        each = self.classes[message.kind]
+        if self.is_settled and message.view == self.view:
+            each.share = min(each.share + message.servers, self._share_max(each))
+            self._add_up()
+            if one.load is not None:
+                one.load = _less_idle(one.load, message)
+        elif message.view == self._promised and not self._answers:
+            each.early += message.servers  # the giver has installed the view sooner
+
+    # --- shares in views ----------------------------------------------------------------------
+
+    def _forget_early(self) -> None:
+        for each in self.classes:
+            each.early = 0
+
+    def _part(self) -> Part:
+        return Part(self.share, () if self._is_alike else self.shares, self.limits)
+
+    def _divide(self, answers: Sequence[Frozen], *, whole: bool) -> tuple[list[Part], list[int]]:
+        for one in answers:
+            self._go_by(one.limits)
+        shares_of, left = [], []
+        for kind, each in enumerate(self.classes):
+            told = [one.share_of[kind] if one.share_of else one.share for one in answers]
+            shares = trimmed([min(share, each.servers) for share in told], each.servers)
+            spare = each.servers - sum(shares)
+            if whole:
+                # Classes begin at different nodes: few of them may have a token for each node.
+                shares, spare = spread(shares, spare, first=kind), 0
+            shares_of.append(shares)
+            left.append(spare)
+        parts = [
+            Part(sum(share_of), () if self._is_alike else share_of, self.limits)
+            for share_of in zip(*shares_of, strict=True)
+        ]
+        return parts, left
+
+    def _use_part(self, message: Installed) -> None:
+        self._go_by(message.limits)
+        for each, share in zip(self.classes, message.share_of or (message.share,), strict=True):
+            each.share = min(share + each.early, self._share_max(each))
+        self._add_up()
+
+    def _keep_spare(self, spare: Sequence[int]) -> None:
+        for kind, each in enumerate(self.classes):
+            each.spare = spare[kind] if spare else 0
+        self._add_up()
+
+    def _hand_out(self) -> None:
+        for each in self.classes:
+            each.share += each.spare
+            each.spare = 0
+        self._add_up()
 
     # --- the load -----------------------------------------------------------------------------
 
-    @property
-    def _told_view(self) -> View:
-        return NO_VIEW if self._doubts else self._promised
+    def _idle_told(self) -> list[int]:
+        """Returns how many servers are idle, by class, that could run something here."""
+        demand = self._demand
+        if not demand.can_run:
+            return [0] * len(self.classes)
+        return [
+            0 if kind in demand.closed else self._own_idle(kind)
+            for kind in range(len(self.classes))
+        ]
 
-    @property
-    def _told_idle(self) -> int:
-        return self._own_idle if self._demand.can_run else 0
-
-    def _tell_at_s(self) -> float:
+    def _tell_at_s(self, idle_of: Sequence[int]) -> float:
         """Returns the time when the load is to be told next."""
-        told = self._told
+        told, demand = self._told, self._demand
         if told is None or (told.hears, told.view, told.leaves) != (
             self._hears,
             self._told_view,
-            self._demand.leaves,
+            demand.leaves,
         ):
             return self._told_s
-        return self._told_s + _pause_s(told, self._waiting, self._told_idle)
+        if self._is_alike:
+            return self._told_s + _pause_s(told, demand.waiting, idle_of[0])
+        before, now = [one.waiting for one in told.lines], [one.waiting for one in demand.lines]
+        if before != now or told.closed != demand.closed:
+            return self._told_s + TELL_S
+        return self._told_s + _pause_of_s(told.idle_of, idle_of)
 
     def _tell_if_due(self, now_s: float) -> None:
-        self._tell_s = self._tell_at_s()
+        idle_of = self._idle_told()
+        self._tell_s = self._tell_at_s(idle_of)
         if now_s >= self._tell_s:
-            self._tell_load(now_s)
+            self._tell_load(idle_of, now_s)
             self._tell_s = now_s + BEAT_S
 
-    def _tell_load(self, now_s: float) -> None:
+    def _tell_load(self, idle_of: Sequence[int], now_s: float) -> None:
         demand = self._demand
-        told = (self._waiting, demand.foreign, self._told_idle, demand.age_s, demand.load)
-        self._told = SiblingLoad(self._hears, self._told_view, *told, demand.leaves)
+        told = (demand.waiting, demand.foreign, sum(idle_of), demand.age_s, demand.load)
+        parts = demand.leaves, demand.lines, () if self._is_alike else tuple(idle_of), demand.closed
+        self._told = SiblingLoad(self._hears, self._told_view, *told, *parts)
         self._told_s = now_s
         for other in sorted((self._all | self.known.keys()) - {self.number}):
             self._tells.append(Tell(other, self._told))
 
-    # --- views --------------------------------------------------------------------------------
-
-    def _see(self, now_s: float) -> None:
-        """Make a view if the nodes have changed, and hand out spare servers."""
-        up = self.up
-        if self.number == min(up) and self._has_waited(up, now_s):
-            if up != (self._wanted if self._answers else self.members):
-                self._make_view(up, now_s)
-            elif self._answers and self._answers.keys() == self._wanted:
-                self._install_all(now_s)
-            elif (
-                now_s >= self._retry_s
-                or not (self._answers or self.is_settled)  # the node that asked for one has gone
-                or (not self._answers and (self._doubts or not self._is_shared(up)))
-            ):
-                self._make_view(up, now_s)
-        elif self.number != min(up):  # it makes the next one
-            self._answers, self._patience_s, self._waits_until_s = {}, math.inf, -math.inf
-        if self._spare and self._is_counted and now_s >= self._spare_from_s:
-            self.share += self._spare
-            self._spare = 0
-        self._is_news = True
-
-    @property
-    def _is_counted(self) -> bool:
-        """Returns whether the share of each node is counted: no view is being made, nor about to be
-        made with a node that has come and is not in this one."""
-        return self.is_settled and self.up <= self.members
-
-    def _is_shared(self, up: frozenset[int]) -> bool:
-        """Returns whether all nodes that are up go by the same view, and the same ones leave as
-        when it was made. Otherwise a node has begun a new life, was asked for another view
-        meanwhile, or drains."""
-        leaves = {self.number: self._demand.leaves}
-        for other in up - {self.number}:
-            load = self.known[other].load
-            if load is None or load.view != self.view:
-                return False
-            leaves[other] = load.leaves
-        return _owners(leaves) == self.owners
-
-    def _has_waited(self, up: frozenset[int], now_s: float) -> bool:
-        """Returns whether a view of those who are up needs to wait for nobody else."""
-        loads = [one.load for one in self.known.values() if one.load is not None]
-        missed = self.known.keys() | self._heard_of | self._unmet
-        # A view that was asked for by a node which has ended is none that anybody has been in.
-        asked = NO_VIEW if self._promised[1] == self.number else self._promised
-        is_first = self.view == NO_VIEW and all(load.view in (NO_VIEW, asked) for load in loads)
-        until_s = max([s for one, s in self._back_by_s.items() if one not in up], default=-math.inf)
-        if not (missed - up or (is_first and not up >= self._ever)):
-            self._patience_s = math.inf
-        else:
-            if self._patience_s == math.inf:
-                self._patience_s = (self._started_s if is_first else now_s) + ABSENT_S
-            until_s = max(until_s, self._patience_s)
-        self._waits_until_s = until_s if now_s < until_s else -math.inf
-        return now_s >= until_s
-
-    @property
-    def _heard_of(self) -> frozenset[int]:
-        """Returns the nodes that siblings hear; this node need not know of them yet."""
-        loads = [one.load for one in self.known.values() if one.load is not None]
-        return frozenset(other for load in loads for other in load.hears)
-
-    def _make_view(self, nodes: frozenset[int], now_s: float) -> None:
-        unheard = self.members & self.known.keys() - nodes
-        if unheard:  # they do not hear this node, and may run on
-            self._spare_from_s = max(self._spare_from_s, now_s + SILENCE_S + self._demand.work_s)
-        self._latest = number_after(later(self._promised, self._latest)[0]), self.number
-        self._promised, self._wanted = self._latest, nodes
-        self._doubts, self._early = False, 0
-        self._answers, self._retry_s = {self.number: self._frozen(now_s)}, now_s + RETRY_S
-        self._asks = [
-            Tell(other, Prepare(self._promised)) for other in sorted(nodes - {self.number})
-        ]
-        if len(nodes) == 1:
-            self._install_all(now_s)
-
-    def _prepare(self, sender: int, message: Prepare, now_s: float) -> None:
-        if sender != min(self.up | {sender}):
-            return
-        if not is_later(message.view, self._promised):
-            if message.view != self._promised:
-                self._tells.append(Tell(sender, self._frozen(now_s)))
-            return
-        self._promised, self._answers, self._spare = message.view, {}, 0
-        self._doubts, self._early = False, 0
-        self._tells.append(Tell(sender, self._frozen(now_s)))
-
-    def _answered(self, sender: int, one: Sibling, message: Frozen) -> None:
-        if not self._answers or message.view != self._promised:
-            self._latest = later(message.view, self._latest)  # the next view is to be later
-            return
-        self._answers[sender] = message
-        if one.load is not None:
-            one.load = replace(one.load, view=message.view, leaves=message.leaves)
-
-    def _frozen(self, now_s: float) -> Frozen:
-        busy_for_s = max(0.0, self._spare_from_s - now_s)
-        told = (self.share, self._is_fresh, busy_for_s, self._demand.leaves)
-        return Frozen(self._promised, *told)
-
-    def _install_all(self, now_s: float) -> None:
-        """Install the view that this node makes, as every node of it has told its share."""
-        members = tuple(sorted(self._wanted))
-        answers = [self._answers[member] for member in members]
-        is_whole = self._wanted >= self._ever | self.known.keys() | self._heard_of
-        # Fresh nodes then need to wait for nobody.
-        waits = [one.busy_for_s for one in answers if not (is_whole and one.is_fresh)]
-        self._spare_from_s = now_s + max(waits, default=0.0)
-        owners = tuple(sorted(_owners({one: self._answers[one].leaves for one in members})))
-        shares = trimmed([min(one.share, self.servers) for one in answers], self.servers)
-        spare = self.servers - sum(shares)
-        if now_s >= self._spare_from_s:
-            shares, spare = spread(shares, spare), 0
-        self._answers = {}
-        for member, share in zip(members, shares, strict=True):
-            installed = Installed(self._promised, members, owners, share)
-            if member == self.number:
-                self._install(installed, now_s)
-            else:
-                self._tells.append(Tell(member, installed))
-        self._spare = spare
-
-    def _install(self, message: Installed, now_s: float) -> None:
-        self.view, self.members = message.view, frozenset(message.members)
-        self.owners = frozenset(message.owners)
-        self._unmet = self.members - self.known.keys() - {self.number}
-        share = min(message.share + self._early, self._share_max)
-        self.share, self._spare, self._is_fresh = share, 0, False
-        self.viewed_s, self._retry_s = now_s, math.inf
-        for one in self.known.values():
-            one.given = 0
-        self._count()
-
     def check(self) -> None:
         """Raise AssertionError if the state contradicts itself."""
-        assert 0 <= self.share <= self.servers + len(self.known) * self.servers
-        assert not is_later(self.view, self._promised)
-        assert not self._answers or self._promised[1] == self.number
-        assert self.number not in self.known
+        super().check()
+        for each in self.classes:
+            assert 0 <= each.share <= each.servers_most * (1 + len(self.known))
+        assert self.share == sum(self.shares)
 
 
 def _pause_s(told: SiblingLoad, waiting: int, idle: int) -> float:
@@ -695,6 +501,20 @@ def _pause_s(told: SiblingLoad, waiting: int, idle: int) -> float:
     return BEAT_S if told.idle == idle else IDLE_TELL_S
 
 
-def _owners(leaves: Mapping[int, bool]) -> frozenset[int]:
-    """Returns the nodes among these to which names belong."""
-    return frozenset([node for node, goes in leaves.items() if not goes] or leaves)
+def _pause_of_s(told: Sequence[int], idle: Sequence[int]) -> float:
+    """Returns the same where so many tokens were told to be idle, by class, and are now, and what
+    waits is as it was."""
+    if any((not before) != (not now) for before, now in zip(told, idle, strict=True)):
+        return TELL_S
+    is_same = all(before == now for before, now in zip(told, idle, strict=True))
+    return BEAT_S if is_same else IDLE_TELL_S
+
+
+def _less_idle(load: SiblingLoad, message: Give) -> SiblingLoad:
+    """Returns the load of a node that has given servers since it told that."""
+    idle = max(0, load.idle - message.servers)
+    if not load.idle_of:
+        return replace(load, idle=idle)
+    idle_of = list(load.idle_of)
+    idle_of[message.kind] = max(0, idle_of[message.kind] - message.servers)
+    return replace(load, idle=idle, idle_of=tuple(idle_of))

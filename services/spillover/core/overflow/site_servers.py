@@ -7,14 +7,11 @@ estimates for the site as a whole (decision 0049).
 from __future__ import annotations
 
 from spillover.core.overflow.servers import FifoServers
-from spillover.core.overflow.siblings import Demand, Siblings
+from spillover.core.overflow.sibling import WORK_SPREADS, Demand
+from spillover.core.overflow.siblings import Siblings
 from spillover.core.overflow.visit import Visit
 from spillover.policy.overflow import admission
 from spillover.policy.overflow.base import OwnLoad
-
-WORK_SPREADS = 3.0
-"""The number of standard deviations beyond the mean service time after which work that has just
-begun counts as over."""
 
 
 class SiteServers(FifoServers):
@@ -117,6 +114,11 @@ class SiteServers(FifoServers):
         age_s = max(0.0, self.now_s - self._oldest().since_s)
         return self.siblings.passes_over(age_s, self.departure_s, self.now_s)
 
+    def note(self, now_s: float) -> bool:
+        """Notes what waits and runs now, at a pool of which nothing is down. Returns whether that
+        is all there is to do, as after most events."""
+        return self.siblings.note(self.waiting, self.busy, now_s)
+
     def demand(self, load: float, *, leaves: bool) -> Demand:
         """Returns what the siblings are to know of this node, whose clients bring this load, and
         which drains if it `leaves`."""
@@ -124,7 +126,7 @@ class SiteServers(FifoServers):
         work_s = self.service_s + WORK_SPREADS * self.service_spread_s + self._delivery_s
         can_run = not (self.down or self.resting)
         queue = self.waiting, self.waiting_foreign, self.busy, age_s
-        return Demand._make((*queue, load, can_run, leaves, work_s))
+        return Demand(*queue, load, can_run, leaves, work_s)
 
     # --- estimates ----------------------------------------------------------------------------
 

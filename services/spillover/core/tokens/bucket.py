@@ -268,6 +268,13 @@ class Bucket:
     def available_now(self, kind: int) -> int:
         return len(self._classes[kind].available)
 
+    def in_use(self, kind: int) -> int:
+        """Returns how many tokens of this class are held, or come back one after another. Of a
+        closed class only those that are held count."""
+        entry = self._classes[kind]
+        idle = len(entry.available) + (len(entry.out) if entry.is_closed else 0)
+        return len(entry.made) - idle
+
     def limit(self, kind: int) -> int:
         return self._classes[kind].limit
 

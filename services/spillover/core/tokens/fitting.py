@@ -74,6 +74,7 @@ class Fitting(Generic[V]):
         "_up",
         "classes",
         "rate",
+        "serves",
         "work",
     )
 
@@ -114,7 +115,8 @@ class Fitting(Generic[V]):
         if self._rests:
             self._up = [server for server in self._servers if server.state == "resting"]
         there = self._up or self._servers
-        serves = {kind for server in there for kind in server.classes}
+        self.serves = serves = frozenset(kind for server in there for kind in server.classes)
+        """The classes that they work on."""
         self._lines = [line for line, of in self._all_lines if not serves.isdisjoint(of)]
         rates = [server.rate for server in there]
         self._rates = sum(rates) or 1.0
@@ -189,11 +191,13 @@ class Fitting(Generic[V]):
         pool = self._pool
         if pool.down or pool.resting:
             return 0
+        return sum(self._is_idle(server) for server in self._up)
+
+    def _is_idle(self, server: UnlikeServer[V]) -> bool:
+        """Returns whether the server has nothing to do, and a token of this group is there."""
         oldest = self._bucket.oldest
-        return sum(
-            not (server.running or server.line)
-            and any(oldest[kind] != NONE for kind in server.classes if kind in self.classes)
-            for server in self._up
+        return not (server.running or server.line) and any(
+            oldest[kind] != NONE for kind in server.classes if kind in self.classes
         )
 
     @property

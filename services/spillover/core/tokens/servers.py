@@ -649,6 +649,10 @@ class TokenServers(Pauses, Generic[V]):
 
     def told(self) -> dict[str, Any]:
         """Returns the state of the pool as users read it (/state)."""
+        return self.told_here()
+
+    def told_here(self) -> dict[str, Any]:
+        """Returns the state of the pool at this node, as metrics tell it."""
         return told(self)
 
     def check(self) -> None:

@@ -20,7 +20,8 @@ from spillover.core.overflow import events as ev
 from spillover.core.overflow.names import owner_of
 from spillover.core.overflow.quotas import Quotas, Use
 from spillover.core.overflow.sibling_messages import NO_VIEW, SiblingLoad, SiblingMessage
-from spillover.core.overflow.siblings import SILENCE_S, Siblings
+from spillover.core.overflow.siblings import FORM_ALIKE, Siblings
+from spillover.core.overflow.views import SILENCE_S
 from spillover.live.http1.client import HttpClient, Response
 from spillover.live.http1.lines import Pace
 from spillover.live.http1.outgoing import StreamRefused
@@ -230,12 +231,15 @@ class Site:
 
     # --- what siblings tell each other --------------------------------------------------------
 
-    def open(self, number: int, put: Callable[[bytes], bool]) -> ReportStream | None:
+    def open(
+        self, number: int, put: Callable[[bytes], bool], form: str = ""
+    ) -> ReportStream | None:
         """Opens a stream on which a sibling hears this node, and returns it; None if no sibling has
-        this number. If the sibling has too many streams, the oldest ends. The stream is to be
-        `greeted` once it takes lines."""
+        this number, or it tells of other classes of tokens (`form`, of `Siblings`). If the
+        sibling has too many streams, the oldest ends. The stream is to be `greeted` once it takes
+        lines."""
         other = self._others.get(number)
-        if other is None:
+        if other is None or (form or FORM_ALIKE) != self.siblings.form:
             return None
         streams = other.streams
         if len(streams) >= STREAMS_PER_NEIGHBOR_MAX:
@@ -327,7 +331,7 @@ class Site:
             self.go_by(self._cluster, self._remembered_s)  # it is in the configuration again
 
     def _path(self) -> str:
-        told = f"node={self.number}&servers={self._cluster.server_count}"
+        told = f"node={self.number}&servers={self._cluster.server_count}&form={self.siblings.form}"
         return f"{SIBLINGS}?{told}&{urlencode({FIELD: self._configured.told})}"
 
     def _give_up(self, number: int) -> None:

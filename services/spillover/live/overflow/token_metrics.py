@@ -69,7 +69,7 @@ class TokenMetrics:
         return Counter({kind: sum(counts[kind, end] for end in ends) for kind in self._types})
 
     def collect(self, cluster: ClusterId) -> Iterator[Metric]:
-        told = self._servers.told()
+        told = self._servers.told_here()
         for signal, field in (
             (signals.TOKENS_AVAILABLE, "available"),
             (signals.TOKENS_HELD, "held"),

@@ -23,12 +23,15 @@ def trimmed(shares: list[int], servers: int) -> list[int]:
     return kept
 
 
-def spread(shares: list[int], spare: int) -> list[int]:
-    """Returns these shares, the smallest made larger until `spare` servers more are in them."""
-    grown = list(shares)
+def spread(shares: list[int], spare: int, first: int = 0) -> list[int]:
+    """Returns these shares, the smallest made larger until `spare` servers more are in them. Of
+    shares that are equal the next one from the place `first` on grows first, going round."""
+    turn = first % len(shares)
+    grown = shares[turn:] + shares[:turn]
     for _ in range(spare):
         grown[grown.index(min(grown))] += 1
-    return grown
+    back = len(shares) - turn
+    return grown[back:] + grown[:back]
 
 
 def evened(number: int, idle: int, others: Mapping[int, int]) -> tuple[int, int] | None:

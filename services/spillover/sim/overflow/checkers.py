@@ -29,8 +29,7 @@ from typing import Any
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.machine import NodeMachine
-from spillover.core.overflow.pools import unlike_servers
-from spillover.core.overflow.site_servers import SiteServers
+from spillover.core.overflow.pools import site_servers, unlike_servers
 from spillover.core.overflow.visit import Visit, VisitState
 from spillover.model.errors import RunError
 from spillover.model.ids import ClusterId
@@ -343,14 +342,17 @@ class Checker:
         if none of them has been taken for dead that was not."""
         nodes = node.faulty_nodes
         self._doubtful |= {node.id for one in nodes if one.paused or one.to_siblings.cut}
-        machines = [one.machine.servers for one in nodes if one.alive]
-        sites = [servers.siblings for servers in machines if isinstance(servers, SiteServers)]
-        shares, views = (
-            sum(one.share for one in sites),
-            {one.view for one in sites if one.is_settled},
+        pools = [site_servers(one.machine.servers) for one in nodes if one.alive]
+        sites = [pool.siblings for pool in pools if pool is not None]
+        views = {one.view for one in sites if one.is_settled}
+        # Each node goes by another word of operators until the next view.
+        classes = zip(*[one.classes for one in sites], strict=True)
+        exceeds = any(
+            sum(each.share for each in shares) > max(each.servers_most for each in shares)
+            for shares in classes
         )
-        if node.id not in self._doubtful and (shares > sites[0].servers or len(views) > 1):
-            what = f"the shares are {[one.share for one in sites]}, in views {sorted(views)}"
+        if node.id not in self._doubtful and (exceeds or len(views) > 1):
+            what = f"the shares are {[one.shares for one in sites]}, in views {sorted(views)}"
             self._fail(what, now_s, node)
 
     # --- the end ------------------------------------------------------------------------------

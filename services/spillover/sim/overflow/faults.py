@@ -24,38 +24,43 @@ from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.faulty_cluster import FaultyCluster, Watch, nodes_of
 from spillover.sim.overflow.federation import make_siblings
 from spillover.sim.overflow.network import Channel, build_channels
-from spillover.sim.overflow.pool_servers import PoolServers
+from spillover.sim.overflow.pool_servers import PoolDoor, PoolServers
 
 
 class FaultyPoolCluster(FaultyCluster):
     """A cluster with a pool of unlike servers that may go wrong, over all of its lives: all of it
     as any cluster, and one server by itself. A server that is *down* fails what it runs, and runs
-    nothing until it is up."""
+    nothing until it is up. Several nodes send to the same servers."""
 
-    def _make_servers(self, cluster: Cluster, world: World, seed: int) -> PoolServers:
+    pool_servers: PoolDoor
+
+    def _make_servers(self, cluster: Cluster, world: World, seed: int) -> PoolDoor:
         pool = cast("UnlikeServers", cluster.pool)
         random, service_s = stream(seed, f"failing/{cluster.id}"), cluster.service_ms / 1e3
-        self.pool_servers = PoolServers(world, self.clock, random, pool, service_s, self.feed)
-        self.servers_out: set[str] = set()
-        """Ids of those that an operator has taken out."""
+        if isinstance(self.first, FaultyPoolCluster):
+            servers = self.first.pool_servers.servers
+        else:
+            servers = PoolServers(world, random, pool, service_s, cluster.node_count)
+        self.pool_servers = PoolDoor(servers, self.clock, self.feed, self.node)
         return self.pool_servers
 
     @property
     def sound(self) -> bool:
-        return super().sound and not self.servers_out
+        return super().sound and not self.pool_servers.servers.out
 
     def restart(self) -> None:
-        """Begin another life; what an operator has said in the one before is forgotten, and that a
-        server is down is found out at once."""
-        self.servers_out.clear()
+        """Begin another life; what an operator has said in the one before is forgotten, unless
+        another node knows, and that a server is down is found out at once."""
+        if not any(node.alive for node in self.faulty_nodes):
+            self.pool_servers.servers.out.clear()
         super().restart()
-        for number in sorted(self.pool_servers.down):
+        for number in sorted(self.pool_servers.servers.down):
             self.feed(ev.ServersDown(number))
 
     def take_down(self, server: str) -> None:
         """Have a server fail what it runs, and run nothing until `bring_up`."""
-        number = self.pool_servers.number[server]
-        self.pool_servers.down.add(number)
+        number = self.pool_servers.servers.number[server]
+        self.pool_servers.servers.down.add(number)
         self.deliver(self._lose, number)
 
     def _lose(self, number: int) -> None:
@@ -64,8 +69,8 @@ class FaultyPoolCluster(FaultyCluster):
 
     def bring_up(self, server: str) -> None:
         """Have a server that was down run jobs again."""
-        number = self.pool_servers.number[server]
-        self.pool_servers.down.discard(number)
+        number = self.pool_servers.servers.number[server]
+        self.pool_servers.servers.down.discard(number)
         self.deliver(self.feed, ev.ServersUp(number))
 
     def set_tokens(self, fault: TokensFault) -> None:
@@ -74,7 +79,8 @@ class FaultyPoolCluster(FaultyCluster):
 
     def _set_tokens(self, fault: TokensFault) -> None:
         for server, said in fault.servers:
-            (self.servers_out.discard if said == IN else self.servers_out.add)(server)
+            out = self.pool_servers.servers.out
+            (out.discard if said == IN else out.add)(server)
         servers_in = {server: said == IN for server, said in fault.servers}
         self.feed(ev.TokensSet(dict(fault.classes), servers_in))
 
@@ -92,8 +98,9 @@ def build_faulty_federation(
     }
     for each in topology.clusters:
         numbers = range(2, each.node_count + 1)
-        more = [FaultyCluster(topology, each.id, world, seed, watch, node) for node in numbers]
-        make_siblings([clusters[each.id], *more])
+        first = clusters[each.id]
+        more = [type(first)(topology, each.id, world, seed, watch, node, first) for node in numbers]
+        make_siblings([first, *more])
     nodes = nodes_of(clusters)
     channels = build_channels(topology, world, seed)
     for node in nodes:
@@ -145,14 +152,14 @@ class Faults:
                 self._channels[direction].change(fault)
             return
         cluster = self._clusters[fault.cluster]
-        if isinstance(fault, ClusterFault) and fault.action not in {"down", "up"}:
-            for node in cluster.faulty_nodes:
-                if fault.node in {None, node.node}:
-                    _happen_to(node, fault)
-                    if fault.action == "crash":
-                        self._on_death(node)
-        elif isinstance(cluster, FaultyPoolCluster):  # as the schedule was checked for
+        if isinstance(fault, TokensFault) or fault.action in {"down", "up"}:
             _happen_to_pool(cluster, fault)
+            return
+        for node in cluster.faulty_nodes:
+            if fault.node in {None, node.node}:
+                _happen_to(node, fault)
+                if fault.action == "crash":
+                    self._on_death(node)
 
     def _cut_siblings(self, fault: LinkFault, cluster: ClusterId) -> None:
         nodes = {node.node: node for node in self._clusters[cluster].faulty_nodes}
@@ -184,8 +191,13 @@ def _happen_to(cluster: FaultyCluster, fault: ClusterFault) -> None:
             cluster.servers.trouble(fault.server).fail(fault)
 
 
-def _happen_to_pool(cluster: FaultyPoolCluster, fault: ClusterFault | TokensFault) -> None:
+def _happen_to_pool(cluster: FaultyCluster, fault: ClusterFault | TokensFault) -> None:
+    """Have it happen to a pool, as the schedule was checked for. Operators tell one node that is
+    there, which tells the others."""
+    nodes = [node for node in cluster.faulty_nodes if isinstance(node, FaultyPoolCluster)]
     if isinstance(fault, TokensFault):
-        cluster.set_tokens(fault)
+        there = [node for node in nodes if node.alive] or nodes
+        there[0].set_tokens(fault)
     elif fault.server is not None:
-        (cluster.take_down if fault.action == "down" else cluster.bring_up)(fault.server)
+        for node in nodes:
+            (node.take_down if fault.action == "down" else node.bring_up)(fault.server)

@@ -89,7 +89,7 @@ class FaultyCluster(SimCluster):
     """One cluster, or one node of several, over all of its lives. `connect` joins it to its
     neighbors."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - as `SimCluster`
         self,
         topology: Topology,
         cluster_id: ClusterId,
@@ -97,7 +97,11 @@ class FaultyCluster(SimCluster):
         seed: int,
         watch: Watch | None = None,
         node: int = 1,
+        first: FaultyCluster | None = None,
     ) -> None:
+        self.first = first
+        """The first node of the cluster, if this is another one."""
+        self.node = node
         self.name = name = node_name(cluster_id, node)
         """The name of this node: its cluster's, if it is the first one."""
         self._watch = watch

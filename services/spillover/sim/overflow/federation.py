@@ -28,7 +28,7 @@ from spillover.sim.engine.clock import Clock
 from spillover.sim.engine.timers import WorldTimers
 from spillover.sim.engine.world import World, stream
 from spillover.sim.overflow.bearing import BearingService, Bears
-from spillover.sim.overflow.pool_servers import PoolServers
+from spillover.sim.overflow.pool_servers import PoolDoor, PoolServers
 
 OnAnswer = Callable[[Answer], None]
 OnRefusal = Callable[[ev.Refuse], None]
@@ -374,19 +374,34 @@ class SimCluster:
 
 
 class PoolCluster(SimCluster):
-    """One cluster with a pool of unlike servers."""
+    """One cluster with a pool of unlike servers, or one node of several, which send to the same
+    ones."""
 
-    def __init__(self, topology: Topology, cluster_id: ClusterId, world: World, seed: int) -> None:
-        super().__init__(topology, cluster_id, world, seed)
-        pool = cast("UnlikeServers", self.pool)
-        random, service_s = stream(seed, f"failing/{cluster_id}"), self._settings.service_s
-        self._servers = PoolServers(world, Clock(world), random, pool, service_s, self.feed)
+    servers: PoolDoor
+
+    def __init__(
+        self,
+        topology: Topology,
+        cluster_id: ClusterId,
+        world: World,
+        seed: int,
+        first: PoolCluster | None = None,
+        node: int = 1,
+    ) -> None:
+        super().__init__(topology, cluster_id, world, seed, node)
+        if first is None:
+            pool = cast("UnlikeServers", self.pool)
+            random, service_s = stream(seed, f"failing/{cluster_id}"), self._settings.service_s
+            servers = PoolServers(world, random, pool, service_s, self._settings.nodes)
+        else:
+            servers = first.servers.servers
+        self.servers = PoolDoor(servers, Clock(world), self.feed, node)
 
     def _start(self, command: ev.Start) -> None:
-        self._servers.start(command)
+        self.servers.start(command)
 
     def _stop(self, command: ev.Stop) -> None:
-        if self._servers.stop(command.ref):
+        if self.servers.stop(command.ref):
             ended = ev.ServiceEnded(command.ref, Outcome.CANCELLED, 0.0)
             self._world.at(self._world.now_s, self.feed, ended)
 
@@ -438,8 +453,16 @@ def build_federation(
 def add_nodes(topology: Topology, first: SimCluster, world: World, seed: int) -> None:
     """Give a cluster its nodes besides the first one, if it has several."""
     count = topology.cluster(first.id).node_count
-    more = [SimCluster(topology, first.id, world, seed, node) for node in range(2, count + 1)]
+    more = [_next_node(topology, first, world, seed, node) for node in range(2, count + 1)]
     make_siblings([first, *more])
+
+
+def _next_node(
+    topology: Topology, first: SimCluster, world: World, seed: int, node: int
+) -> SimCluster:
+    if isinstance(first, PoolCluster):
+        return PoolCluster(topology, first.id, world, seed, first, node)
+    return SimCluster(topology, first.id, world, seed, node)
 
 
 def make_siblings(nodes: Sequence[SimCluster]) -> None:

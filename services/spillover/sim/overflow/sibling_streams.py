@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.sibling_messages import SiblingLoad, SiblingMessage
-from spillover.core.overflow.siblings import SILENCE_S
+from spillover.core.overflow.views import SILENCE_S
 from spillover.sim.engine.world import World
 
 if TYPE_CHECKING:

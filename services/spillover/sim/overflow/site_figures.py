@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from spillover.core.overflow.site_servers import SiteServers
+from spillover.core.overflow.pools import site_servers
 from spillover.model.ids import ClusterId
 from spillover.sim.engine.world import World
 from spillover.sim.overflow.faulty_cluster import FaultyCluster
@@ -54,12 +54,18 @@ class SiteFigures:
         alive = [node for node in nodes if node.alive]
         if not alive:
             return
-        if sum(map(_share, alive)) >= alive[0].machine.settings.servers:
+        if sum(map(_share, alive)) >= _servers(alive[0]):
             self._taken_over_s[cluster].append(round(self._world.now_s - since_s, 6))
         else:
             self._world.at(self._world.now_s + LOOK_S, self._look, cluster, since_s)
 
 
 def _share(node: FaultyCluster) -> int:
-    servers = node.machine.servers
-    return servers.siblings.share if node.alive and isinstance(servers, SiteServers) else 0
+    site = site_servers(node.machine.servers)
+    return site.siblings.share if node.alive and site is not None else 0
+
+
+def _servers(node: FaultyCluster) -> int:
+    """Returns how many servers, or tokens, the site of this node has."""
+    site = site_servers(node.machine.servers)
+    return node.machine.settings.servers if site is None else site.siblings.servers

@@ -1,0 +1,149 @@
+"""The records of what the nodes of a site know of each other: the state of a node's pool, the
+knowledge about a sibling, and a node's share of one class of tokens (`siblings`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from spillover.core.overflow.sibling_messages import LineLoad, SiblingLoad, SiblingMessage
+
+WORK_SPREADS = 3.0
+"""The number of standard deviations beyond the mean service time after which work that has just
+begun counts as over."""
+
+
+class Tell(NamedTuple):
+    """A message to a sibling."""
+
+    to: int
+    message: SiblingMessage
+
+
+class Layout(NamedTuple):
+    """The tokens of a site whose servers are unlike."""
+
+    tokens: tuple[int, ...]
+    """The number of tokens, by class."""
+    lines: tuple[tuple[int, ...], ...]
+    """The places of the classes that a request may join, by line. Requests that may join the same
+    classes are in one line."""
+
+
+class Demand(NamedTuple):
+    """The state of a node's pool. The last three are empty where all servers are alike."""
+
+    waiting: int
+    foreign: int
+    busy: int
+    age_s: float
+    load: float
+    can_run: bool
+    """False where nothing can start here for now."""
+    leaves: bool
+    """True while the node drains."""
+    work_s: float
+    """The time, in seconds, after which work that has just begun is most likely over."""
+    lines: tuple[LineLoad, ...] = ()
+    """The requests that wait for tokens, by line."""
+    busy_of: tuple[int, ...] = ()
+    """The number of tokens, by class, that nobody else could use: they are held, or come back one
+    after another."""
+    closed: tuple[int, ...] = ()
+    """The classes of which nothing can start here for now."""
+
+
+NO_DEMAND = Demand(0, 0, 0, 0.0, 0.0, can_run=True, leaves=False, work_s=0.0)
+
+
+class ClassShare:
+    """The share of this node in the tokens of one class. Servers that are alike are one class."""
+
+    __slots__ = ("early", "idle", "lines", "servers", "servers_most", "share", "spare")
+
+    def __init__(self, servers: int, lines: tuple[int, ...]) -> None:
+        self.servers = servers
+        """The number of tokens that the site has."""
+        self.servers_most = servers
+        """The largest number that the site has had."""
+        self.lines = lines
+        """The lines that may use these tokens."""
+        self.share = 0
+        self.spare = 0
+        """The number of tokens that no node of the view has; 0 except at the node that has made
+        it."""
+        self.early = 0
+        """The number of tokens that were given in the view that is being made."""
+        self.idle = 0
+        """The number of idle tokens at the siblings with which this node shares."""
+
+    def use(self, servers: int) -> None:
+        """The site has so many tokens from now on."""
+        self.servers, self.servers_most = servers, max(servers, self.servers_most)
+
+
+class Sibling:
+    """The knowledge of a node about a sibling."""
+
+    __slots__ = ("given", "given_of", "heard_s", "load", "told_s")
+
+    def __init__(self, now_s: float, lines: int) -> None:
+        self.heard_s = now_s
+        self.load: SiblingLoad | None = None
+        self.told_s = now_s
+        """The time when `load` came."""
+        self.given = 0
+        """The number of servers that were given to the sibling since."""
+        self.given_of = [0] * lines
+        """The number of those, by line, that the requests of the line have use for."""
+
+    def tells(self, load: SiblingLoad, now_s: float) -> None:
+        """Take in what the sibling tells of its load."""
+        self.load, self.told_s = load, now_s
+        self.forget_given()
+
+    def forget_given(self) -> None:
+        """Count as if nothing had been given to the sibling."""
+        self.given = 0
+        self.given_of = [0] * len(self.given_of)
+
+    @property
+    def unserved(self) -> int:
+        """Returns how many requests wait there for which no server has been given."""
+        return self.unserved_at(range(len(self.given_of)))
+
+    def unserved_at(self, lines: Iterable[int]) -> int:
+        """Returns how many of those wait in these lines."""
+        if (load := self.load) is None:
+            return 0
+        if not load.lines:
+            return max(0, load.waiting - self.given)
+        return sum([self._unserved_in(load, line) for line in lines])
+
+    def _unserved_in(self, load: SiblingLoad, line: int) -> int:
+        return max(0, load.lines[line].waiting - self.given_of[line])
+
+    def age_s(self, lines: Sequence[int], now_s: float) -> float:
+        """Returns how long the oldest request of these lines has waited there, to which no server
+        has been given."""
+        load = self.load
+        assert load is not None
+        ages_s = [load.lines[one].age_s for one in lines] if load.lines else [load.age_s]
+        return max(ages_s, default=0.0) + (now_s - self.told_s)
+
+    def gets(self, servers: int, lines: Sequence[int]) -> None:
+        """Note that the sibling is given servers, which the oldest requests of these lines use."""
+        self.given += servers
+        if (load := self.load) is None or not load.lines:
+            return
+        for line in sorted(lines, key=lambda line: -load.lines[line].age_s):
+            used = min(servers, self._unserved_in(load, line))
+            self.given_of[line] += used
+            servers -= used
+
+    def idle_in(self, kind: int) -> int:
+        """Returns how many tokens of this class are idle there."""
+        if (load := self.load) is None:
+            return 0
+        return load.idle_of[kind] if load.idle_of else load.idle
