@@ -1,7 +1,5 @@
 """Tests of apps may be coroutine functions: each runs in the loop that nodes use."""
 
-from __future__ import annotations
-
 import inspect
 from functools import partial
 

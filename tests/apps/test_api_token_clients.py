@@ -1,7 +1,5 @@
 """The client library and the load generator at nodes with API tokens."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.client import AsyncSpillover, Rejected, Retries

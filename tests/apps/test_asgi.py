@@ -1,8 +1,6 @@
 """What an ASGI app gets and what becomes of what it sends, over real sockets: whole answers,
 pieces, and apps that break the rules. A connection never waits for an answer that does not come."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json

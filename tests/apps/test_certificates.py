@@ -1,7 +1,5 @@
 """Nodes that prove to each other who they are, on real sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -2,8 +2,6 @@
 certificate and each kind of API token. None takes the place of the other.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import timedelta

@@ -2,8 +2,6 @@
 whoever calls that it is the host of its url. Certificates themselves are tested in tests/live/tls.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

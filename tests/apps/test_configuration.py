@@ -1,7 +1,5 @@
 """A federation whose configuration changes while it runs: nodes in one process, over sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

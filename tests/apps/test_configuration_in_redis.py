@@ -1,7 +1,5 @@
 """Nodes that share a configuration over Redis too: real nodes, and a real Redis."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace

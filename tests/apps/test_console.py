@@ -2,8 +2,6 @@
 may operate. How it looks and behaves in a browser is tested in tests/e2e/test_console_page.py.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

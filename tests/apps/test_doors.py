@@ -2,8 +2,6 @@
 against all that the app answers to. What tenants have of each other is in `test_tenants`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

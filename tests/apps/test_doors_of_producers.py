@@ -1,8 +1,6 @@
 """Producers of the queue, and lease members, with API tokens: their tables of doors, and that
 producers and clients show what is asked for. How a table is gone by is tested in `test_doors`."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

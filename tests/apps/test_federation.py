@@ -1,7 +1,5 @@
 """`GET /federation`: an echo wave along the links, around what is dead, slow or talks nonsense."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

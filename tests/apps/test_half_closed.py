@@ -1,8 +1,6 @@
 """A client that closes its half of a connection behind its request, and one that is gone: the same
 at first, over real sockets on both event loops. The first gets its answer, the second cancels."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

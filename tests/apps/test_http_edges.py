@@ -2,8 +2,6 @@
 or never end, other protocols asked for, and garbage behind it. Each ends with an answer or closed.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

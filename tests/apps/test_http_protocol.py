@@ -1,7 +1,5 @@
 """What a connection may do before there is a request: heads that are too large or never end."""
 
-from __future__ import annotations
-
 import json
 import logging
 

@@ -3,8 +3,6 @@
 The first of each goes by the parser, those after it are known, whatever their length.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from spillover.live.overflow import wire

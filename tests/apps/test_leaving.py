@@ -2,8 +2,6 @@
 who asks nothing is let go of. What comes goes to neighbors before it is refused.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """What operators change while a node runs: its policy, and in a testbed the ways to neighbors."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Names over HTTP: replay, conflict, asynchronous requests, asking for and cancelling them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from urllib.parse import quote

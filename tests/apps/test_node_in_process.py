@@ -2,8 +2,6 @@
 What only a process of its own shows is in `test_server`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

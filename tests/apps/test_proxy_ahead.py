@@ -2,8 +2,6 @@
 there is never much of it; behind a refusal it is thrown away, for a while.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

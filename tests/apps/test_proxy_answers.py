@@ -1,7 +1,5 @@
 """Answers of a service through its door: as they are, as they come, and those that lie."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.model.routes import Route

@@ -6,8 +6,6 @@ request, and a request that some relay read otherwise would be answered to someb
 nobody. `make soak` goes through no, one and two hops, else it is one of them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from contextlib import asynccontextmanager

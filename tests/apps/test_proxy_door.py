@@ -1,7 +1,5 @@
 """The door of a service: what comes in as it may come, and what the service sees of it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """Which `Host` a service gets: the client's, that of its URL, or one that operators name."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.inputs.topology_file import load_topology

@@ -1,7 +1,5 @@
 """Requests to a service under one key: at the same time, and one right after the other."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

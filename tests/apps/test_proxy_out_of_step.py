@@ -2,8 +2,6 @@
 be given the answer to another one's request.
 """
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import asynccontextmanager
 

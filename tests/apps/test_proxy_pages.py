@@ -1,8 +1,6 @@
 """Pages in browsers at a service's door: they can read errors of the node where the service lets
 them read its answers, and a full queue does not break what browsers ask before (CORS)."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.overflow.events import ServersDown

@@ -1,8 +1,6 @@
 """OpenAI's own client in front of a node: it sends again by itself what has surely not run, and
 nothing that may have."""
 
-from __future__ import annotations
-
 import openai
 import pytest
 

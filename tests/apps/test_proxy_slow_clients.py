@@ -2,8 +2,6 @@
 service takes is none of it.
 """
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """What operators are told of requests at the door of a service: a line in the log, and counters."""
 
-from __future__ import annotations
-
 import logging
 from types import SimpleNamespace
 

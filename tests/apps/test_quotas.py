@@ -1,7 +1,5 @@
 """Quotas of tenants at a running node. What a quota allows is tested in `core.overflow`."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """`POST /requests` as a client sees it: the answer, every refusal, deadlines, cancellation."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

@@ -1,7 +1,5 @@
 """What operators are told of `POST /requests`: a line in the log of each, and counters."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """A name after a failure: the same request under it runs again, once at a time."""
 
-from __future__ import annotations
-
 import json
 import sys
 

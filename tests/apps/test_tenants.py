@@ -1,8 +1,6 @@
 """Tenants own the names of their requests: at home, at neighbors, in answers, cancels and stories.
 Who may come in at all is in `test_doors`."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

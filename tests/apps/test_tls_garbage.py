@@ -3,8 +3,6 @@ minds. 1 000 beginnings, and 500 requests behind a handshake that are none; 100 
 SPILLOVER_SOAK_S in the environment.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import ssl

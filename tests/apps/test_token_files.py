@@ -1,7 +1,5 @@
 """Files of API tokens that change while a node runs: the last good ones count, and it is told."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

@@ -2,8 +2,6 @@
 `--otel`, for requests of all kinds.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from contextlib import asynccontextmanager

@@ -1,8 +1,6 @@
 """A node whose servers are unlike: how they are shared, what is told of their tokens, and what
 operators change of them while it runs."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """What clients are told whose requests find no token, or whose type nobody serves."""
 
-from __future__ import annotations
-
 import json
 
 from support.typed_sites import linked, unlike

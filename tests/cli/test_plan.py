@@ -1,8 +1,6 @@
 """What `spillover plan` goes by: the simulated 99th percentile of each site, without limits that
 would hide it."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 

@@ -1,7 +1,5 @@
 """`spillover sim overflow` and `spillover plan` as their users call them."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

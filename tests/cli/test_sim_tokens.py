@@ -1,7 +1,5 @@
 """`spillover sim tokens` as a user meets it: the object, the seed, and what is refused."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One request of a client: its name, and what has come of it so far."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,8 +1,6 @@
 """How a client's requests are carried: which of them a thread sends by itself, what retries cost,
 how often a node is asked again, and what is left of what nobody waits for any more."""
 
-from __future__ import annotations
-
 import asyncio
 import resource
 import time

@@ -1,8 +1,6 @@
 """Where a client goes on when the connection to a node of a cluster of several breaks: two servers
 say whose they are, as nodes do."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 from random import Random

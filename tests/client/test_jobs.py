@@ -1,7 +1,5 @@
 """Jobs with whole nodes: awaited, asked, cancelled, found again."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

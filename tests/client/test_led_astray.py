@@ -1,8 +1,6 @@
 """A client that follows at a node that lies about where the others are: its API token stays where
 nobody on the way can read it, and with those whom its CA vouches for."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 

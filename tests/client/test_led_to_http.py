@@ -2,8 +2,6 @@
 clear to wherever it leads.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 

@@ -1,7 +1,5 @@
 """`map` of the asynchronous client, with whole nodes; its window alone."""
 
-from __future__ import annotations
-
 from contextlib import aclosing
 
 import pytest

@@ -1,7 +1,5 @@
 """Many payloads at once, without nodes: what is run here ends as a test says, in its order."""
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import Future
 

@@ -1,7 +1,5 @@
 """A client that reads in Redis, too, which nodes there are: real nodes, and a real Redis."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

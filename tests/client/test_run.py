@@ -1,7 +1,5 @@
 """`AsyncSpillover.run` with whole nodes on real sockets, in one loop."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import sys

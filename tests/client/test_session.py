@@ -1,8 +1,6 @@
 """A client that follows: what nodes announce is which nodes it has, and the node of its session is
 the one that it asks."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random

@@ -1,7 +1,5 @@
 """Places for requests, taken in a client's loop and in threads."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

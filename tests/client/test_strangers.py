@@ -1,7 +1,5 @@
 """What a client makes of answers that nodes do not give, or give only when they please."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

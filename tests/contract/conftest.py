@@ -4,8 +4,6 @@ Both go by the clock that a test hands in: in the scripts, the one line that ask
 is replaced. That line and everything else that needs a real clock is tested in tests/live.
 """
 
-from __future__ import annotations
-
 import asyncio
 from copy import deepcopy
 from dataclasses import fields, replace

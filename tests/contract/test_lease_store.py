@@ -1,7 +1,5 @@
 """What each operation of a lease store does, on real Redis and in memory alike."""
 
-from __future__ import annotations
-
 from spillover.core.leases.records import Allocation, Registration
 from spillover.model.lease_times import LeaseTimes
 from spillover.policy.leases import EPOCH_MAX

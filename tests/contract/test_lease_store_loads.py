@@ -1,7 +1,5 @@
 """What a lease store does where loads count, on real Redis and in memory alike."""
 
-from __future__ import annotations
-
 from functools import partial
 from importlib import resources
 from random import Random

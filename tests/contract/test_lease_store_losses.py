@@ -1,7 +1,5 @@
 """What a lease store does after data were lost, on real Redis and in memory alike."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.leases.records import Allocation

@@ -1,7 +1,5 @@
 """Nodes with API tokens as processes: `up --tokens`, a file that changes, and what logs say."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

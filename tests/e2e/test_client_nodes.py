@@ -1,7 +1,5 @@
 """The client while its node is killed, as a user's program sees it."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -4,8 +4,6 @@ What the service sends, and its bounds, are tested in tests/apps/test_console.py
 that are hard to come by, in test_console_told.py.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ What is asked at door c runs there. b has no server that is free and a none at a
 asked there runs at c as well. The example of services/docs/streaming.md is run as it is printed.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 import subprocess

@@ -5,8 +5,6 @@ left running until the next one of its kind, or the end. Nothing here knows what
 print; that it does its work is told by its status, and by what the next one gets from it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Passwords of Redis stay where they were put: no command line, log, state or error has them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`spillover up`: a testbed that comes up as a whole, and of which nothing is ever left."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

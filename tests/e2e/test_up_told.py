@@ -1,7 +1,5 @@
 """What `up` tells to be tried works as it is printed, pasted into a shell."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

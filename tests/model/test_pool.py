@@ -1,7 +1,5 @@
 """A pool's parts fit together, or the field that does not is named."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

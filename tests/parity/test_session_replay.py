@@ -1,8 +1,6 @@
 """What a client's machine did on real nodes, event by event, under the simulator's clock: the same
 commands. What is simulated is what runs, and its randomness is its own."""
 
-from __future__ import annotations
-
 import json
 from random import Random
 

@@ -1,7 +1,5 @@
 """What simulations need that are compiled: where Numba is missing they are skipped."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import pytest

@@ -1,7 +1,5 @@
 """API tokens for tests: who has them, and how they are shown."""
 
-from __future__ import annotations
-
 from spillover.apps.http.access import Access, ApiTokens
 from spillover.inputs.api_tokens import new_api_token
 from spillover.model.access import Role

@@ -1,7 +1,5 @@
 """What is asked of nodes that are not there, or say something else."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import socket

@@ -1,7 +1,5 @@
 """A testbed that follows its federation's configuration, which nodes tell; they are scripted."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Addresses of a testbed's clusters, and that two testbeds never choose at the same time."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from contextlib import ExitStack

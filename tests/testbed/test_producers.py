@@ -1,7 +1,5 @@
 """What becomes of producers that are started together; they are scripted, and there at once."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import time

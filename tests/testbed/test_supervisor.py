@@ -2,8 +2,6 @@
 The nodes are scripted processes, which are there at once and may misbehave as no node does: whole
 ones are in tests/e2e/test_up.py."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import time

@@ -1,7 +1,5 @@
 """Traces are read exactly, and each bad line is told in one line with its number."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

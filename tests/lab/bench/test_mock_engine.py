@@ -1,7 +1,5 @@
 """Mock engines go wrong as they are told to, and what stands in front of them is started."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

@@ -1,8 +1,6 @@
 """`spillover reproduce`: files, page and exit status; what is there is not computed again; a wrong
 option is one line; and a figure of each document is computed, judged and drawn in a short run."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

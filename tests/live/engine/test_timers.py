@@ -1,7 +1,5 @@
 """The one heap of deadlines of a node, on both event loops and on the real clock."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import random

@@ -2,8 +2,6 @@
 The same classes as those of upstreams (`test_failing_upstreams`) and of Dask (`test_dask_call`).
 """
 
-from __future__ import annotations
-
 import json
 import time
 

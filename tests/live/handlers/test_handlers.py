@@ -1,7 +1,5 @@
 """Handlers on a running node: results, failures of every kind, deadlines, processes."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import json

@@ -1,7 +1,5 @@
 """Lookups that hang, and whom they do not hold up."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """The HTTP/1.1 client against servers on loopback, most of which misbehave on purpose."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -1,7 +1,5 @@
 """Whole members on a real Redis: they share partitions, hand over, fence themselves and give up."""
 
-from __future__ import annotations
-
 import signal
 import threading
 

@@ -1,7 +1,5 @@
 """Members under the blog's rule on a real Redis: they share partitions by the race as written."""
 
-from __future__ import annotations
-
 import threading
 from random import Random
 

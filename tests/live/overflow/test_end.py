@@ -1,7 +1,5 @@
 """What those are told who still wait when a node ends: whether their request may have run."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """Looks at engines' pages, whatever these do."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

@@ -1,8 +1,6 @@
 """Answers that pass through two and three nodes on loopback as they come: whole, broken off,
 cancelled, and with nobody who reads them."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,8 +1,6 @@
 """What comes of an answer that passes through, at the end of a link where it is read: a neighbor
 that dies at every byte of it, and neighbors that say something else."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Requests between nodes on loopback: handed on, refused, lost, recalled; and what it all took."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -2,8 +2,6 @@
 turn, and bounds.
 """
 
-from __future__ import annotations
-
 import asyncio
 from itertools import count
 from types import SimpleNamespace

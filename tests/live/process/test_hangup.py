@@ -1,7 +1,5 @@
 """SIGHUP has files read again, and ends nothing unless the terminal has gone."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import logging

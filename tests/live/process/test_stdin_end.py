@@ -1,7 +1,5 @@
 """A process that ends with its standard input, which whoever started it holds open."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

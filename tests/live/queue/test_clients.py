@@ -1,7 +1,5 @@
 """`produce` and `consume` with producers on real sockets, in one loop."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 

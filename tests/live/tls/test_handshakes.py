@@ -1,7 +1,5 @@
 """Handshakes that come all at once, in pieces, or not at all."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ssl

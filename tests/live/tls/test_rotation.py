@@ -1,7 +1,5 @@
 """Certificates are exchanged while a service runs; what is wrong with new ones changes nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """Compiling from outside: callees found by themselves, caches that notice what has changed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

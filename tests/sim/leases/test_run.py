@@ -1,7 +1,5 @@
 """Leases in virtual time: the blog's rule fails under load as it says, the guarded one does not."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.model.errors import InputError

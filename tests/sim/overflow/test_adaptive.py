@@ -1,8 +1,6 @@
 """Federations that go by load: they ask each other for work where that pays, nothing at rest, and
 nobody's own clients starve."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from random import Random

@@ -1,7 +1,5 @@
 """Token limits: equal ones against the known figures, the search against all limits there are."""
 
-from __future__ import annotations
-
 from itertools import pairwise, product
 
 import pytest

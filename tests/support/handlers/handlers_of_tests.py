@@ -1,7 +1,5 @@
 """Handlers that the tests of the workers run, also in worker processes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
