@@ -23,15 +23,12 @@ async def chat(here, **options):
 
 
 @pytest.mark.parametrize(("answer", "status"), [(hang, 504), (hang_up, 502)])
-def test_a_job_that_may_have_run_is_run_once(answer, status):
+async def test_a_job_that_may_have_run_is_run_once(answer, status):
     """By default the client tries three times."""
-
-    async def check(here):
+    async with in_front(default_deadline_ms=300) as here:
         here.service.answer = answer
         with pytest.raises(openai.APIStatusError) as error:
             await chat(here)
         assert error.value.status_code == status
         assert error.value.body["reason"] in ("deadline_exceeded", "handler_failed")
         assert len(here.service.seen) == 1
-
-    in_front(check, default_deadline_ms=300)
