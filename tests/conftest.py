@@ -6,19 +6,23 @@ Fixtures of one ring live in that ring's own conftest, what tests import in test
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import inspect
 import os
 import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import cast
 
 import hypothesis
 import pytest
+import uvloop
 
 from support import federation
 from support import redis_server as servers
@@ -120,6 +124,18 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[object]:
     finally:
         left = OWN_THREADS & {thread.name for thread in threading.enumerate()}
         assert not left, f"{item.nodeid}: it leaves a client open, whose thread lives: {left}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function under a time limit, on uvloop where it has nodes."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    has_nodes = "nodes" in given or pyfuncitem.path.is_relative_to(TESTS / "apps")
+    factory = uvloop.new_event_loop if has_nodes else asyncio.new_event_loop
+    federation.run(partial(pyfuncitem.obj, **given), factory)
+    return True
 
 
 def pytest_runtest_logfinish() -> None:

@@ -33,10 +33,6 @@ async def reason_of(client, verb, path, headers):
         return json.loads(await response.aread())["reason"]
 
 
-TABLE_S = 100.0
-"""Thousands of requests, one after another: five seconds of a machine that does nothing else."""
-
-
 @asynccontextmanager
 async def a_node(nodes):
     topology, access = nodes.topology_of("a", client_sessions_max=0), access_of_tests()

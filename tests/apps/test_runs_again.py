@@ -40,7 +40,7 @@ def flaky(monkeypatch):
 
 @asynccontextmanager
 async def a_node(nodes, *, limit=None, **fields):
-    """Run `check(node)` on one cluster whose handler is the flaky one."""
+    """The node of one cluster whose handler is the flaky one."""
     cluster = {"handler": "python:flaky_of_tests:run", "service_ms": 1.0}
     if limit is not None:
         cluster["queue_limit"] = limit

@@ -114,19 +114,15 @@ async def test_a_node_that_closes_does_not_wait_for_its_handlers(nodes, handlers
         handlers.RELEASE.set()
 
 
-def test_spin_burns_processor_time_in_processes(nodes):
+async def test_spin_burns_processor_time_in_processes(nodes):
     started_s = time.process_time()
     assert json.loads(spin(0.05).result) == {"service_ms": 50.0}
     assert time.process_time() - started_s >= 0.05
-
-    async def main():
-        topology = nodes.topology_of("a", clusters={"a": {"handler": "spin", "servers": 2}})
-        async with nodes.Federation(topology) as federation:
-            node = federation["a"]
-            assert await result_of(node, {"service_ms": 20}) == {"service_ms": 20.0}
-            late = await node.post({"service_ms": 300}, headers=[(b"Spillover-Deadline-Ms", b"90")])
-            assert late.status == 504
-            assert len(node.machine.servers.stuck) == 1, "a spinning process cannot be stopped"
-            await nodes.until(lambda: node.machine.servers.busy == 0)
-
-    nodes.run(main)
+    topology = nodes.topology_of("a", clusters={"a": {"handler": "spin", "servers": 2}})
+    async with nodes.Federation(topology) as federation:
+        node = federation["a"]
+        assert await result_of(node, {"service_ms": 20}) == {"service_ms": 20.0}
+        late = await node.post({"service_ms": 300}, headers=[(b"Spillover-Deadline-Ms", b"90")])
+        assert late.status == 504
+        assert len(node.machine.servers.stuck) == 1, "a spinning process cannot be stopped"
+        await nodes.until(lambda: node.machine.servers.busy == 0)
