@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib.util
 import inspect
 import os
 import shutil
@@ -128,13 +129,14 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine function under a time limit, on uvloop where it has nodes."""
+    """Run a test that is a coroutine function under a time limit, on the loop that its parameter
+    `loop` makes; else on uvloop where it has nodes."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     has_nodes = "nodes" in given or pyfuncitem.path.is_relative_to(TESTS / "apps")
     factory = uvloop.new_event_loop if has_nodes else asyncio.new_event_loop
-    federation.run(partial(pyfuncitem.obj, **given), factory)
+    federation.run(partial(pyfuncitem.obj, **given), given.get("loop", factory))
     return True
 
 
@@ -255,6 +257,12 @@ def require() -> Callable[[object, str], None]:
         pytest.skip(reason)
 
     return check
+
+
+@pytest.fixture(scope="session")
+def numba(require: Callable[[object, str], None]) -> None:
+    """The fast engines can be compiled."""
+    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
 
 
 @pytest.fixture(scope="session")

@@ -142,7 +142,7 @@ async def test_an_address_is_no_name(tmp_path):
 class Load:
     """Requests to one node without a pause, from entering to leaving; how they ended."""
 
-    def __init__(self, node, at_once=40):
+    def __init__(self, node, at_once=12):
         self._node = node
         self._at_once = at_once
         self.statuses = Counter()

@@ -132,21 +132,3 @@ async def test_no_door_at_all_for_a_certificate_that_does_not_hold(tmp_path):
             told = await asyncio.gather(*asked, return_exceptions=True)
             assert not [one for one in told if not isinstance(one, PeerError)]
             await client.close()
-
-
-async def test_a_certificate_whose_ca_has_gone_opens_nothing_any_more(tmp_path):
-    """On a connection that there was, and on none that is new."""
-    async with a_pair(tmp_path) as pair:
-        former, new = caller(pair, {}), Authority("new")
-        path = "/peer/v2/hello"
-        assert (await former.request("GET", path, timeout_s=10.0)).status == 200
-        for trusted in ((pair.authority, new), (new,)):
-            for cluster, credentials in pair.credentials.items():
-                pair.certify(cluster, new, trusted=trusted)
-                assert await credentials.look()
-        for path in PEER_PATHS[:1]:  # which closes it
-            assert await reason_of(former, "POST", path, "operator") == "not_a_neighbor"
-        former._securing.context.load_verify_locations(cadata=new.pem.decode())
-        with pytest.raises(PeerError):
-            await former.request("GET", "/healthz", timeout_s=10.0)
-        await former.close()

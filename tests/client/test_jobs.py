@@ -3,9 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-import pytest
-
-from spillover.client import AsyncSpillover, Cancelled, Expired, OutcomeUnknown
+from spillover.client import AsyncSpillover
 
 LONG = {"service_ms": 60_000}
 
@@ -38,23 +36,6 @@ async def test_a_job_is_found_again_by_another_client(nodes):
         again = await client.submit({"service_ms": 50}, key="order/7?")
         assert (await again.result()).id == "order/7?"
         assert federation["a"].ledger.home["accepted"] == 1
-
-
-async def test_every_end_has_its_error(nodes):
-    async with a_client(nodes) as (client, federation):
-        job = await client.submit(LONG, key="k")
-        assert await job.cancel() == "cancelled"
-        with pytest.raises(Cancelled) as error:
-            await job.result()
-        assert (error.value.id, error.value.node) == ("k", federation["a"].url)
-        again = await client.submit(LONG, key="k")
-        assert await again.state() == "cancelled"
-        late = await client.submit(LONG, deadline_s=0.05)
-        with pytest.raises(Expired):
-            await late.result()
-        with pytest.raises(OutcomeUnknown, match="knows no request 'never'"):
-            await client.job("never").result()
-        assert await client.job("never").cancel() == "unknown"
 
 
 async def test_an_interrupted_client_leaves_no_job_that_nobody_could_find(nodes):

@@ -1,6 +1,6 @@
 """`map` of the asynchronous client, with whole nodes; its window alone."""
 
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -19,24 +19,6 @@ async def a_client(nodes, servers=50):
 
 def lasting(*times_ms):
     return [{"service_ms": time_ms} for time_ms in times_ms]
-
-
-async def test_payloads_may_be_awaited_and_endless(nodes):
-    async def endless():
-        number = 0
-        while True:
-            yield {"service_ms": number}
-            number += 1
-
-    async with a_client(nodes) as (client, node):
-        seen = []
-        async with aclosing(client.map(endless(), at_most=2)) as answers:
-            async for answer in answers:
-                seen.append(answer.result["service_ms"])
-                if len(seen) == 10:
-                    break
-        assert seen == list(range(10))
-        assert node.ledger.home["accepted"] <= 12
 
 
 async def test_keys_of_payloads_make_it_repeatable(nodes):

@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib.util
-import sys
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,37 +10,10 @@ from spillover.client import (
     AsyncSpillover,
     Cancelled,
     InputError,
-    Rejected,
 )
-from spillover.handlers import Rejected as HandlerRejected
 from support.loop import until
 
 LONG = {"service_ms": 60_000}
-
-
-@pytest.fixture
-def handler(monkeypatch):
-    """A handler that does what its payload says, and counts its runs."""
-
-    class Handler:
-        def __init__(self):
-            self.runs = 0
-
-        async def run(self, payload):
-            self.runs += 1
-            match payload:
-                case "fail":
-                    raise RuntimeError("out of paper")
-                case "reject":
-                    raise HandlerRejected("expected a color", status=418, body={"field": "color"})
-            return payload
-
-    one = Handler()
-    monkeypatch.setitem(sys.modules, "handler_of_client_tests", one)
-    return one
-
-
-HANDLED = {"a": {"handler": "python:handler_of_client_tests:run"}}
 
 
 @asynccontextmanager
@@ -61,34 +33,6 @@ async def test_an_answer_has_all_that_its_node_tells(nodes):
         assert answer.timing_ms["service"] == answer.timing_ms["total"] == 3.0
         assert set(answer.timing_ms) == {"queued", "network", "service", "return", "total"}
         assert client.stats == (1, 1, 0, 0, 0, 0)
-
-
-async def test_the_same_key_gets_the_same_answer_and_another_payload_is_a_conflict(nodes, handler):
-    async with a_client(nodes, clusters=HANDLED) as (client, federation):
-        first = await client.run([1], key="schlüssel 7")
-        again = await client.run([1], key="schlüssel 7")
-        assert (first.replayed, again.replayed, handler.runs) == (False, True, 1)
-        assert again.id == first.id == "schlüssel 7"
-        with pytest.raises(Rejected, match="another key") as error:
-            await client.run([2], key="schlüssel 7")
-        assert (error.value.reason, error.value.status) == ("conflict", 409)
-        assert error.value.surely_did_not_run
-        assert (error.value.id, error.value.node) == ("schlüssel 7", federation["a"].url)
-        assert handler.runs == 1
-
-
-async def test_a_draining_node_loses_its_clients_and_gets_them_back(nodes):
-    async with a_client(nodes, "a", "b", links=[]) as (client, federation):
-        await federation["a"].send("POST", "/admin/drain")
-        answers = [await client.run(None) for _ in range(4)]
-        assert {answer.cluster for answer in answers} == {"b"}
-        assert client.stats.retries == 1
-        await federation["a"].send("POST", "/admin/resume")
-
-        async def is_back():
-            return (await client.run(None)).cluster == "a"
-
-        await until(is_back)
 
 
 async def test_a_request_nobody_waits_for_is_cancelled_wherever_it_is(nodes):

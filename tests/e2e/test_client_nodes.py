@@ -10,7 +10,6 @@ import pytest
 from spillover.client import Answer, AsyncSpillover, SpilloverError
 from support.loop import until
 
-SERVED_WITHIN_S = 1.0
 DYING_S = 0.1
 """Until a killed process has let go of its sockets."""
 BACK_S = 20.0

@@ -65,11 +65,6 @@ def test_tokens_of_all_classes():
         ),
         (
             "types",
-            (PoolType(id="t1", rate=0, classes=("c1",)),),
-            r"types\[0\].rate: expected a number above 0, got 0",
-        ),
-        (
-            "types",
             (PoolType(id="t1", rate=math.nan, classes=("c1",)),),
             r"types\[0\].rate: expected a number above 0, got nan",
         ),

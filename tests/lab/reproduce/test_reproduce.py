@@ -30,8 +30,9 @@ SHORT = {
     policies: {"HOT_CELLS": ()},
 }
 """The constants that make a run of each document's figures short."""
-HOLD = ("lai-polak-6", "leases-1", "comte-9", "johnson-4", "membership-2")
-"""A quick figure of each document, whose statements all hold in a short run."""
+HOLD = ("lai-polak-6", "leases-1", "comte-9", "johnson-4")
+"""A quick figure of each document but one, whose statements all hold in a short run: that one is
+reproduced whole below."""
 
 
 @pytest.fixture(autouse=True)

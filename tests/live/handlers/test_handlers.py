@@ -1,6 +1,5 @@
 """Handlers on a running node: results, failures of every kind, deadlines, processes."""
 
-import asyncio
 import importlib
 import json
 import sys
@@ -99,19 +98,6 @@ async def test_a_sync_handler_that_is_late_keeps_its_server(nodes, handlers):
         assert (await waiting).status == 200
         assert handlers.SEEN == [True, False]
         assert (node.machine.servers.busy, len(node.machine.servers.stuck)) == (0, 0)
-
-
-@pytest.mark.parametrize("function", ["later", "stubborn"])
-async def test_a_node_that_closes_does_not_wait_for_its_handlers(nodes, handlers, function):
-    """Whoever waits is told that the outcome is unknown; a thread that hangs holds up nothing."""
-    async with with_handler(nodes, function) as node:
-        sent = node.post(1)
-        await nodes.until(lambda: node.machine.servers.busy == 1)
-        closing = asyncio.ensure_future(node.shell.close())
-        response = await sent
-        assert (response.status, json.loads(response.body)["reason"]) == (502, "outcome_unknown")
-        await closing
-        handlers.RELEASE.set()
 
 
 async def test_spin_burns_processor_time_in_processes(nodes):

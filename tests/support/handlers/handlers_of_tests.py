@@ -14,14 +14,6 @@ def echo(payload):
     return {"echo": payload, "process": os.getpid()}
 
 
-async def later(payload, ctx):
-    SEEN.append("started")
-    try:
-        await asyncio.Event().wait()
-    finally:
-        SEEN.append(ctx.cancelled)
-
-
 async def soon(payload):
     return payload
 
