@@ -41,7 +41,9 @@ hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
 
 TESTS = Path(__file__).parent
 WHOLE_PROCESSES = {TESTS / name for name in ("containers", "dashboards", "e2e", "realtime", "soak")}
-"""Directories whose tests start whole processes, and that `make check` does not even read."""
+"""Directories whose tests start whole processes."""
+UNREAD = {*WHOLE_PROCESSES, TESTS / "apps" / "test_schemathesis.py"}
+"""What `make check` does not even read: nothing of it would run, and to read it takes long."""
 FIRST = ("e2e", "dashboards")
 """The places whose tests begin first, in order: each of them takes long, and all others fill the
 gaps at the end."""
@@ -168,7 +170,7 @@ def pytest_collection() -> Iterator[object]:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """`make check` leaves unread what it would not run. None: other hooks decide."""
-    return (config.getoption("quick") and collection_path in WHOLE_PROCESSES) or None
+    return (config.getoption("quick") and collection_path in UNREAD) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,7 +13,6 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-import openai
 import pytest
 
 from support import commands
@@ -95,6 +94,8 @@ def sites(module_start, tmp_path_factory):
 
 
 def client_of(url):
+    import openai  # here, since each worker reads this file
+
     return openai.OpenAI(base_url=f"{url}/v1", api_key="mine", max_retries=0, timeout=20.0)
 
 
