@@ -6,19 +6,24 @@ Fixtures of one ring live in that ring's own conftest, what tests import in test
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import importlib.util
+import inspect
 import os
 import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import cast
 
 import hypothesis
 import pytest
+import uvloop
 
 from support import federation
 from support import redis_server as servers
@@ -36,7 +41,9 @@ hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
 
 TESTS = Path(__file__).parent
 WHOLE_PROCESSES = {TESTS / name for name in ("containers", "dashboards", "e2e", "realtime", "soak")}
-"""Directories whose tests start whole processes, and that `make check` does not even read."""
+"""Directories whose tests start whole processes."""
+UNREAD = {*WHOLE_PROCESSES, TESTS / "apps" / "test_schemathesis.py"}
+"""What `make check` does not even read: nothing of it would run, and to read it takes long."""
 FIRST = ("e2e", "dashboards")
 """The places whose tests begin first, in order: each of them takes long, and all others fill the
 gaps at the end."""
@@ -122,6 +129,19 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[object]:
         assert not left, f"{item.nodeid}: it leaves a client open, whose thread lives: {left}"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function under a time limit, on the loop that its parameter
+    `loop` makes; else on uvloop where it has nodes."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    has_nodes = "nodes" in given or pyfuncitem.path.is_relative_to(TESTS / "apps")
+    factory = uvloop.new_event_loop if has_nodes else asyncio.new_event_loop
+    federation.run(partial(pyfuncitem.obj, **given), given.get("loop", factory))
+    return True
+
+
 def pytest_runtest_logfinish() -> None:
     """What tests have kept for others, such as simulations that many of them look at, need not be
     looked through again: it would take a fifth of all their time. Cycles are let go of first."""
@@ -150,7 +170,7 @@ def pytest_collection() -> Iterator[object]:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """`make check` leaves unread what it would not run. None: other hooks decide."""
-    return (config.getoption("quick") and collection_path in WHOLE_PROCESSES) or None
+    return (config.getoption("quick") and collection_path in UNREAD) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -239,6 +259,12 @@ def require() -> Callable[[object, str], None]:
         pytest.skip(reason)
 
     return check
+
+
+@pytest.fixture(scope="session")
+def numba(require: Callable[[object, str], None]) -> None:
+    """The fast engines can be compiled."""
+    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,5 @@
 """The rings hold: the contracts of pyproject.toml, checked by import-linter."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

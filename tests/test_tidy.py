@@ -1,7 +1,5 @@
 """House rules that no linter checks: sizes, names, docstrings, and what lies where."""
 
-from __future__ import annotations
-
 import ast
 import random
 import re

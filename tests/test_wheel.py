@@ -1,7 +1,5 @@
 """The wheel that users install: what is in it, and nothing else."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zipfile

@@ -2,8 +2,6 @@
 cost least, and comes back to where it went.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from spillover.core.overflow.events import Drain, Resume

@@ -1,8 +1,6 @@
 """Neighbors that do not mean the same: whom they serve, what both sides say of it, and when they
 are in agreement again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from spillover.live.overflow import wire

@@ -1,6 +1,6 @@
 """The client library and the load generator at nodes with API tokens."""
 
-from __future__ import annotations
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -21,16 +21,14 @@ def _no_token_of_ones_own(monkeypatch):
     monkeypatch.delenv("SPILLOVER_TOKEN", raising=False)
 
 
-def with_node(nodes, check):
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a"), access=access_of_tests()) as run:
-            await check(run["a"])
-
-    nodes.run(main)
+@asynccontextmanager
+async def a_node(nodes):
+    async with nodes.Federation(nodes.topology_of("a"), access=access_of_tests()) as run:
+        yield run["a"]
 
 
-def test_clients_show_what_they_are_given_or_what_the_environment_says(nodes, monkeypatch):
-    async def check(node):
+async def test_clients_show_what_they_are_given_or_what_the_environment_says(nodes, monkeypatch):
+    async with a_node(nodes) as node:
         for token, reason in ((None, "unauthenticated"), (SECRETS["reader"], "forbidden")):
             async with AsyncSpillover(node.url, token=token, retries=ONCE) as client:
                 with pytest.raises(Rejected, match="API token") as error:
@@ -46,11 +44,9 @@ def test_clients_show_what_they_are_given_or_what_the_environment_says(nodes, mo
             assert (await client.run(SHORT)).cluster == "a"
             assert await client.job("order-7", node=node.url).state() == "unknown"
 
-    with_node(nodes, check)
 
-
-def test_load_is_made_with_an_api_token(nodes):
-    async def check(node):
+async def test_load_is_made_with_an_api_token(nodes):
+    async with a_node(nodes) as node:
         targets = {"a": node.url}
         schedule = poisson(["a"], rate_per_s=50.0, duration_s=0.2, seed=1)
         for who, outcome in ((None, Outcome.FAILED), ("submitter", Outcome.OK)):
@@ -62,5 +58,3 @@ def test_load_is_made_with_an_api_token(nodes):
         await check_targets(targets, headers=shown_by("reader"))
         with pytest.raises(InputError, match="found cluster a there"):
             await check_targets({"b": node.url}, headers=shown_by("reader"))
-
-    with_node(nodes, check)

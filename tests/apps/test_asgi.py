@@ -1,8 +1,6 @@
 """What an ASGI app gets and what becomes of what it sends, over real sockets: whole answers,
 pieces, and apps that break the rules. A connection never waits for an answer that does not come."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json
@@ -193,7 +191,7 @@ def test_a_body_is_asked_for_where_the_client_waits_for_that(reads):
     assert answer.count(b"connection: close") == 1
 
 
-def test_a_slow_reader_holds_up_the_sender():
+async def test_a_slow_reader_holds_up_the_sender():
     """Who sends is told to wait: what is unread does not pile up."""
     sent = []
 
@@ -203,41 +201,34 @@ def test_a_slow_reader_holds_up_the_sender():
             await send(part(b"x" * 100_000, more=number < 199))
             sent.append(number)
 
-    async def main():
-        async with serving(app) as connect, asyncio.timeout(30.0):
-            reader, writer = await connect()
-            writer.write(LAST)
-            await reader.readexactly(1)
-            for _ in range(1000):
-                await turn()
-            assert len(sent) < 200
-            while await reader.read(1_000_000):
-                pass
-            assert len(sent) == 200
-            writer.close()
-
-    asyncio.run(main())
+    async with serving(app) as connect, asyncio.timeout(30.0):
+        reader, writer = await connect()
+        writer.write(LAST)
+        await reader.readexactly(1)
+        for _ in range(1000):
+            await turn()
+        assert len(sent) < 200
+        while await reader.read(1_000_000):
+            pass
+        assert len(sent) == 200
+        writer.close()
 
 
 @pytest.mark.parametrize("chunks", [b"", b"5\r\nhel", b"zz\r\n", b"5\r\nhello\r\n0\r\n\r\n"])
-def test_a_connection_beyond_the_limit_is_not_kept_for_a_body(chunks, caplog, monkeypatch):
+async def test_a_connection_beyond_the_limit_is_not_kept_for_a_body(chunks, caplog, monkeypatch):
     """Whatever has come of it: there is one answer, and it counts no more, though its client keeps
     its end."""
     monkeypatch.setattr(lingering, "QUIET_S", lingering.LINGER_S)
-
-    async def main():
-        ok = sends(start(200, (b"content-length", b"2")), part(b"ok"))
-        async with serving(ok, Bounds(connections_max=0)) as connect, asyncio.timeout(10.0):
-            reader, writer = await connect()
-            coded = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-            writer.write(coded + chunks)
-            answers = await reader.read()
-            assert answers.startswith(b"HTTP/1.1 503")
-            assert answers.count(b"HTTP/1.1") == 1
-            await until(lambda: not connect.connections)
-            writer.close()
-
-    asyncio.run(main())
+    ok = sends(start(200, (b"content-length", b"2")), part(b"ok"))
+    async with serving(ok, Bounds(connections_max=0)) as connect, asyncio.timeout(10.0):
+        reader, writer = await connect()
+        coded = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        writer.write(coded + chunks)
+        answers = await reader.read()
+        assert answers.startswith(b"HTTP/1.1 503")
+        assert answers.count(b"HTTP/1.1") == 1
+        await until(lambda: not connect.connections)
+        writer.close()
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
 
@@ -251,7 +242,7 @@ def test_an_exchange_that_takes_too_long_is_cut_off(said):
     assert talk(waits, said, bounds=Bounds(exchange_s=0.2), stop_s=0) == b""
 
 
-def test_at_the_end_what_is_not_answered_in_time_is_cut_off():
+async def test_at_the_end_what_is_not_answered_in_time_is_cut_off():
     """Its task is cancelled, and nobody waits for it."""
     began, ended = asyncio.Event(), []
 
@@ -262,13 +253,10 @@ def test_at_the_end_what_is_not_answered_in_time_is_cut_off():
         finally:
             ended.append(scope["path"])
 
-    async def main():
-        async with serving(waits, stop_s=0) as connect, asyncio.timeout(10.0):
-            _, writer = await connect()
-            writer.write(GET)
-            await began.wait()
-        await until(lambda: ended == ["/a b"])
-        writer.close()
-        await until(lambda: not connect.connections)
-
-    asyncio.run(main())
+    async with serving(waits, stop_s=0) as connect, asyncio.timeout(10.0):
+        _, writer = await connect()
+        writer.write(GET)
+        await began.wait()
+    await until(lambda: ended == ["/a b"])
+    writer.close()
+    await until(lambda: not connect.connections)

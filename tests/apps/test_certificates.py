@@ -1,7 +1,5 @@
 """Nodes that prove to each other who they are, on real sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -144,7 +142,7 @@ async def test_an_address_is_no_name(tmp_path):
 class Load:
     """Requests to one node without a pause, from entering to leaving; how they ended."""
 
-    def __init__(self, node, at_once=40):
+    def __init__(self, node, at_once=12):
         self._node = node
         self._at_once = at_once
         self.statuses = Counter()

@@ -2,10 +2,9 @@
 certificate and each kind of API token. None takes the place of the other.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
@@ -20,7 +19,7 @@ from spillover.model.errors import PeerError
 from support.api_tokens import access_of_tests, shown_by
 from support.certificates import Authority, put
 from support.doors import expected, filled
-from support.federation import run, topology_of
+from support.federation import topology_of
 from support.secure_federation import SecureFederation, name_of
 
 TOKENS = (None, "operator")
@@ -88,29 +87,24 @@ async def walk(pair, kind):
     await client.close()
 
 
-def with_pair(tmp_path, check):
-    async def main():
-        pair = SecureFederation(topology_of("a", "b"), access=access_of_tests(), directory=tmp_path)
-        async with pair:
-            await check(pair)
-
-    run(main)
+@asynccontextmanager
+async def a_pair(tmp_path):
+    pair = SecureFederation(topology_of("a", "b"), access=access_of_tests(), directory=tmp_path)
+    async with pair:
+        yield pair
 
 
 @pytest.mark.slow
-def test_no_door_opens_to_a_certificate_that_it_is_not_for(tmp_path):
+async def test_no_door_opens_to_a_certificate_that_it_is_not_for(tmp_path):
     """Where it is no neighbor's there is nothing under /peer/, whatever API token comes with it;
     elsewhere it opens nothing, and shuts nobody out."""
-
-    async def check(pair):
+    async with a_pair(tmp_path) as pair:
         for kind in NO_NEIGHBORS:
             await walk(pair, kind)
 
-    with_pair(tmp_path, check)
 
-
-def test_an_api_token_is_not_asked_of_a_neighbor_at_its_doors_and_is_at_all_others(tmp_path):
-    async def check(pair):
+async def test_an_api_token_is_not_asked_of_a_neighbor_at_its_doors_and_is_at_all_others(tmp_path):
+    async with a_pair(tmp_path) as pair:
         client = caller(pair, {})
         for path in PEER_PATHS:
             found = await reason_of(client, "POST", path, None)
@@ -125,11 +119,9 @@ def test_an_api_token_is_not_asked_of_a_neighbor_at_its_doors_and_is_at_all_othe
         assert (answer.status, json.loads(answer.body)["reason"]) == (403, "not_a_neighbor")
         await client.close()
 
-    with_pair(tmp_path, check)
 
-
-def test_no_door_at_all_for_a_certificate_that_does_not_hold(tmp_path):
-    async def check(pair):
+async def test_no_door_at_all_for_a_certificate_that_does_not_hold(tmp_path):
+    async with a_pair(tmp_path) as pair:
         for shown in BELIEVED_BY_NOBODY.values():
             client = caller(pair, shown)
             asked = [
@@ -140,26 +132,3 @@ def test_no_door_at_all_for_a_certificate_that_does_not_hold(tmp_path):
             told = await asyncio.gather(*asked, return_exceptions=True)
             assert not [one for one in told if not isinstance(one, PeerError)]
             await client.close()
-
-    with_pair(tmp_path, check)
-
-
-def test_a_certificate_whose_ca_has_gone_opens_nothing_any_more(tmp_path):
-    """On a connection that there was, and on none that is new."""
-
-    async def check(pair):
-        former, new = caller(pair, {}), Authority("new")
-        path = "/peer/v2/hello"
-        assert (await former.request("GET", path, timeout_s=10.0)).status == 200
-        for trusted in ((pair.authority, new), (new,)):
-            for cluster, credentials in pair.credentials.items():
-                pair.certify(cluster, new, trusted=trusted)
-                assert await credentials.look()
-        for path in PEER_PATHS[:1]:  # which closes it
-            assert await reason_of(former, "POST", path, "operator") == "not_a_neighbor"
-        former._securing.context.load_verify_locations(cadata=new.pem.decode())
-        with pytest.raises(PeerError):
-            await former.request("GET", "/healthz", timeout_s=10.0)
-        await former.close()
-
-    with_pair(tmp_path, check)

@@ -2,9 +2,6 @@
 whoever calls that it is the host of its url. Certificates themselves are tested in tests/live/tls.
 """
 
-from __future__ import annotations
-
-import asyncio
 import json
 import time
 from datetime import timedelta
@@ -75,22 +72,19 @@ def far(urls, ca_file, body=b"far away"):
     return go()
 
 
-def test_objects_go_from_producer_to_producer_and_to_who_believes_them(certified):
-    async def main():
-        files = {name: certified(name) for name in ("p1", "p2", "p3")}
-        async with producers(3, certificates=files) as them:
-            urls = [one.url for one in them]
-            assert {url.partition(":")[0] for url in urls} == {"https"}
-            assert await far(urls, files["p1"].ca) == ("p3", b"far away")
-            with pytest.raises(Unreachable, match="not believed"):
-                async for _ in consume(urls[0]):
-                    pass
-            client = HttpClient(urls[0], tls=trusting_context(files["p1"].ca))
-            metrics = (await client.request("GET", "/metrics", timeout_s=5.0)).body
-            assert b'spillover_tls_certificate_not_after_seconds{node="p1",of="own"}' in metrics
-            await client.close()
-
-    asyncio.run(main())
+async def test_objects_go_from_producer_to_producer_and_to_who_believes_them(certified):
+    files = {name: certified(name) for name in ("p1", "p2", "p3")}
+    async with producers(3, certificates=files) as them:
+        urls = [one.url for one in them]
+        assert {url.partition(":")[0] for url in urls} == {"https"}
+        assert await far(urls, files["p1"].ca) == ("p3", b"far away")
+        with pytest.raises(Unreachable, match="not believed"):
+            async for _ in consume(urls[0]):
+                pass
+        client = HttpClient(urls[0], tls=trusting_context(files["p1"].ca))
+        metrics = (await client.request("GET", "/metrics", timeout_s=5.0)).body
+        assert b'spillover_tls_certificate_not_after_seconds{node="p1",of="own"}' in metrics
+        await client.close()
 
 
 CALLERS = {
@@ -111,7 +105,7 @@ def may(caller, path):
 
 
 @pytest.mark.slow
-def test_every_door_of_producers_is_open_to_those_it_is_for_and_to_nobody_else(certified):
+async def test_every_door_of_producers_is_open_to_those_it_is_for_and_to_nobody_else(certified):
     """Those who have no certificate, or one that does not hold, get nothing under /peer/; whoever
     shows one that is not believed gets no connection. Other doors are as without."""
     of_peers = [path for path in DOORS if path.startswith("/peer/")]
@@ -129,71 +123,62 @@ def test_every_door_of_producers_is_open_to_those_it_is_for_and_to_nobody_else(c
         reason = json.loads(answer.body)["reason"] if answer.status >= 400 else None
         return answer.status, reason
 
-    async def main():
-        files = {name: certified(name) for name in ("p1", "p2", "p3")}
-        async with producers(3, certificates=files) as (first, *_):
-            for caller, given in CALLERS.items():
-                context = trusting_context(files["p1"].ca)
-                if given is not None:
-                    shown = certified("caller", **{"name": "p2.orders.spillover", **given})
-                    context.load_cert_chain(shown.cert, shown.key)
-                is_believed = caller not in ("ended", "another CA's")
-                for path in of_peers:
-                    status, reason = await told(context, first.url, path, "POST")
-                    if not is_believed:
-                        assert status is None, (caller, path, status)
-                    elif may(caller, path):
-                        assert status in (200, 202), (caller, path, reason)
-                    else:
-                        assert (status, reason) == (403, "not_a_neighbor"), (caller, path)
-                    wrong = await told(context, first.url, path, "GET")
-                    assert wrong == ((405, "method_not_allowed") if is_believed else (None, None))
-                status, _ = await told(context, first.url, "/state", "GET")
-                assert status == (200 if is_believed else None), caller
-
-    asyncio.run(main())
+    files = {name: certified(name) for name in ("p1", "p2", "p3")}
+    async with producers(3, certificates=files) as (first, *_):
+        for caller, given in CALLERS.items():
+            context = trusting_context(files["p1"].ca)
+            if given is not None:
+                shown = certified("caller", **{"name": "p2.orders.spillover", **given})
+                context.load_cert_chain(shown.cert, shown.key)
+            is_believed = caller not in ("ended", "another CA's")
+            for path in of_peers:
+                status, reason = await told(context, first.url, path, "POST")
+                if not is_believed:
+                    assert status is None, (caller, path, status)
+                elif may(caller, path):
+                    assert status in (200, 202), (caller, path, reason)
+                else:
+                    assert (status, reason) == (403, "not_a_neighbor"), (caller, path)
+                wrong = await told(context, first.url, path, "GET")
+                assert wrong == ((405, "method_not_allowed") if is_believed else (None, None))
+            status, _ = await told(context, first.url, "/state", "GET")
+            assert status == (200 if is_believed else None), caller
 
 
-def test_connections_to_a_peer_end_with_what_either_side_has_shown_there(certified, monkeypatch):
+async def test_connections_to_a_peer_end_with_what_either_side_has_shown_there(
+    certified, monkeypatch
+):
     """When the peer's certificate is over, and when there is a new one to show; not before."""
-
-    async def main():
-        files = {name: certified(name) for name in ("p1", "p2")}
-        async with producers(2, certificates=files) as (first, _):
-            client = first.shell._clients["p2"]
-            credentials = first.shell.certified.credentials
-            await client.warm(1)
+    files = {name: certified(name) for name in ("p1", "p2")}
+    async with producers(2, certificates=files) as (first, _):
+        client = first.shell._clients["p2"]
+        credentials = first.shell.certified.credentials
+        await client.warm(1)
+        assert not await credentials.look()
+        assert client.idle == 1
+        later_s = time.time() + timedelta(days=91).total_seconds()
+        with monkeypatch.context() as patch:
+            patch.setattr(rotation, "time", SimpleNamespace(time=lambda: later_s))
             assert not await credentials.look()
-            assert client.idle == 1
-            later_s = time.time() + timedelta(days=91).total_seconds()
-            with monkeypatch.context() as patch:
-                patch.setattr(rotation, "time", SimpleNamespace(time=lambda: later_s))
-                assert not await credentials.look()
-            await until(lambda: client.idle == 0)
-            await client.warm(1)
-            certified("p1")
-            await credentials.look()  # unless it has by itself
-            await until(lambda: client.idle == 0)
-            assert client._securing.context is credentials.client
-            assert (await client.request("GET", "/healthz", timeout_s=10.0)).status == 200
-
-    asyncio.run(main())
+        await until(lambda: client.idle == 0)
+        await client.warm(1)
+        certified("p1")
+        await credentials.look()  # unless it has by itself
+        await until(lambda: client.idle == 0)
+        assert client._securing.context is credentials.client
+        assert (await client.request("GET", "/healthz", timeout_s=10.0)).status == 200
 
 
-def test_a_peer_that_is_another_one_is_not_believed(certified):
+async def test_a_peer_that_is_another_one_is_not_believed(certified):
     """A url that leads to the wrong producer: nothing is said there."""
-
-    async def main():
-        files = {name: certified(name) for name in ("p1", "p2")}
-        async with producers(2, certificates=files) as (_, second):
-            certified_first = certify(files["p1"], "p1", ["p9"])
-            client = HttpClient(second.url, **certified_first.options_of("p9"))
-            with pytest.raises(NotBelieved):
-                await client.request("GET", "/state", timeout_s=10.0)
-            await client.close()
-            assert certified_first.credentials.failures["out", "wrong_name"] == 1
-
-    asyncio.run(main())
+    files = {name: certified(name) for name in ("p1", "p2")}
+    async with producers(2, certificates=files) as (_, second):
+        certified_first = certify(files["p1"], "p1", ["p9"])
+        client = HttpClient(second.url, **certified_first.options_of("p9"))
+        with pytest.raises(NotBelieved):
+            await client.request("GET", "/state", timeout_s=10.0)
+        await client.close()
+        assert certified_first.credentials.failures["out", "wrong_name"] == 1
 
 
 @pytest.mark.parametrize(

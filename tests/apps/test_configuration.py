@@ -1,7 +1,5 @@
 """A federation whose configuration changes while it runs: nodes in one process, over sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -92,37 +90,33 @@ def cut(federation, one, other, *, is_cut):
         shell.neighborhood.emulated[shell.machine.neighbors.index[there]].set_faults(cut=is_cut)
 
 
-def test_of_two_that_are_set_apart_the_higher_wins_and_the_loser_is_told(nodes, caplog):
+async def test_of_two_that_are_set_apart_the_higher_wins_and_the_loser_is_told(nodes, caplog):
     """In `/state`, by a metric and in the log; its text is there for another try."""
+    caplog.set_level(logging.WARNING)
+    async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+        a, b = federation["a"], federation["b"]
+        cut(federation, "a", "b", is_cut=True)
+        await nodes.until(lambda: not a.knows("b") and not b.knows("a"))
+        told = await fields_of(a)
+        assert (await put(a, told | {"max_hops": 3}))[0] == 200
+        assert (await put(b, told | {"max_hops": 4}))[0] == 200
+        cut(federation, "a", "b", is_cut=False)
+        await nodes.until(lambda: a.shell.neighborhood.configured.superseded is not None)
+        assert 'configuration superseded version=1 by="1 of b"' in caplog.messages
+        assert [one.machine.settings.max_hops for one in (a, b)] == [4, 4]
+        whole = (await a.get("/state"))[1]
+        state = whole["configuration"]
+        assert (state["version"], state["by"], state["superseded"]) == (1, "b", 1)
+        drawn = cluster_view("a", NodeState.model_validate(whole))
+        assert (drawn["configuration"], drawn["clients"]) == (state, whole["clients"])
+        lost = (await a.get("/admin/config"))[1]["superseded"]
+        assert yaml.safe_load(lost["topology"])["max_hops"] == 3
+        metrics = (await a.client.request("GET", "/metrics", timeout_s=5.0)).body
+        assert b'spillover_configuration_superseded_total{cluster="a"} 1.0' in metrics
 
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            a, b = federation["a"], federation["b"]
-            cut(federation, "a", "b", is_cut=True)
-            await nodes.until(lambda: not a.knows("b") and not b.knows("a"))
-            told = await fields_of(a)
-            assert (await put(a, told | {"max_hops": 3}))[0] == 200
-            assert (await put(b, told | {"max_hops": 4}))[0] == 200
-            cut(federation, "a", "b", is_cut=False)
-            await nodes.until(lambda: a.shell.neighborhood.configured.superseded is not None)
-            assert 'configuration superseded version=1 by="1 of b"' in caplog.messages
-            assert [one.machine.settings.max_hops for one in (a, b)] == [4, 4]
-            whole = (await a.get("/state"))[1]
-            state = whole["configuration"]
-            assert (state["version"], state["by"], state["superseded"]) == (1, "b", 1)
-            drawn = cluster_view("a", NodeState.model_validate(whole))
-            assert (drawn["configuration"], drawn["clients"]) == (state, whole["clients"])
-            lost = (await a.get("/admin/config"))[1]["superseded"]
-            assert yaml.safe_load(lost["topology"])["max_hops"] == 3
-            metrics = (await a.client.request("GET", "/metrics", timeout_s=5.0)).body
-            assert b'spillover_configuration_superseded_total{cluster="a"} 1.0' in metrics
-
-            assert (await put(a, lost["topology"], 1))[0] == 200
-            await nodes.until(lambda: b.machine.settings.max_hops == 3)
-            assert (await a.get("/state"))[1]["configuration"]["superseded"] is None
-
-    with caplog.at_level(logging.WARNING):
-        nodes.run(main)
+        assert (await put(a, lost["topology"], 1))[0] == 200
+        await nodes.until(lambda: b.machine.settings.max_hops == 3)
+        assert (await a.get("/state"))[1]["configuration"]["superseded"] is None
 
 
 WRONG = [
@@ -174,36 +168,32 @@ async def test_only_nodes_of_the_federation_are_told(nodes):
         assert (await a.send("GET", "/peer/v2/configuration"))[0] == 403
 
 
-def test_a_site_that_goes_by_its_own_operators_takes_no_configuration_from_a_neighbor(
+async def test_a_site_that_goes_by_its_own_operators_takes_no_configuration_from_a_neighbor(
     nodes, caplog
 ):
     """Whatever a neighbor that was broken into announces; clients are not told of it either. What
     operators set there counts, whatever the others go by."""
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b"), wary=("b",)) as federation:
-            a, b = federation["a"], federation["b"]
-            told = await fields_of(a)
-            for hops in (3, 4):
-                assert (await put(a, told | {"max_hops": hops}))[0] == 200
-            told["clusters"].append({"id": "evil", "servers": 1, "url": "http://evil.example"})
-            assert (await put(a, told))[0] == 200
-            await nodes.until(lambda: "not taken from a neighbor" in caplog.text)
-            assert (version(a), version(b)) == (3, 0)
-            assert b.machine.settings.max_hops == 16
-            heard = []
-            reading = asyncio.create_task(
-                b.client.stream_lines("/session?client=me", heard.append, silence_s=5.0)
-            )
-            await nodes.until(lambda: heard)
-            assert [one["id"] for one in json.loads(heard[0])["servers"]] == ["a", "b"]
-            reading.cancel()
-            own = await fields_of(b)
-            assert (await put(b, own | {"max_hops": 5}))[0] == 200
-            assert (version(b), b.machine.settings.max_hops) == (1, 5)
-            assert b.may_send_to("a")
-
-    with caplog.at_level(logging.WARNING):
-        nodes.run(main)
+    caplog.set_level(logging.WARNING)
+    async with nodes.Federation(nodes.topology_of("a", "b"), wary=("b",)) as federation:
+        a, b = federation["a"], federation["b"]
+        told = await fields_of(a)
+        for hops in (3, 4):
+            assert (await put(a, told | {"max_hops": hops}))[0] == 200
+        told["clusters"].append({"id": "evil", "servers": 1, "url": "http://evil.example"})
+        assert (await put(a, told))[0] == 200
+        await nodes.until(lambda: "not taken from a neighbor" in caplog.text)
+        assert (version(a), version(b)) == (3, 0)
+        assert b.machine.settings.max_hops == 16
+        heard = []
+        reading = asyncio.create_task(
+            b.client.stream_lines("/session?client=me", heard.append, silence_s=5.0)
+        )
+        await nodes.until(lambda: heard)
+        assert [one["id"] for one in json.loads(heard[0])["servers"]] == ["a", "b"]
+        reading.cancel()
+        own = await fields_of(b)
+        assert (await put(b, own | {"max_hops": 5}))[0] == 200
+        assert (version(b), b.machine.settings.max_hops) == (1, 5)
+        assert b.may_send_to("a")
     words = [one.msg.words for one in caplog.records if "not taken" in str(one.msg)]
     assert 1 <= len(words) <= 3  # each of them once, however often it is heard

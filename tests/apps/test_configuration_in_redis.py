@@ -1,7 +1,5 @@
 """Nodes that share a configuration over Redis too: real nodes, and a real Redis."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace
@@ -32,22 +30,3 @@ async def test_one_of_two_that_are_set_at_once_is_taken(nodes, redis_server, red
         assert reason == "version_conflict"
         await nodes.until(lambda: version(a) == version(b) == 1)
         assert [node.machine.settings.max_hops for node in (a, b)] == [3 + won] * 2
-
-
-def test_nothing_is_taken_while_redis_is_away(nodes, redis_servers, tmp_path):
-    with redis_servers.running(tmp_path) as server:
-
-        async def main():
-            topology = nodes.topology_of("a", "b")
-            async with nodes.Federation(topology, config_redis=server.url) as federation:
-                a, b = federation["a"], federation["b"]
-                server.kill()
-                wanted = replace(federation.topology, max_hops=3)
-                status, answer = await put(a, wanted, 0)
-                assert (status, answer["reason"]) == (503, "store_unreachable")
-                assert (version(a), version(b)) == (0, 0)
-                await asyncio.to_thread(server.restart)
-                assert (await put(a, wanted, 0))[0] == 200
-                await nodes.until(lambda: version(b) == 1)
-
-        nodes.run(main)

@@ -2,12 +2,11 @@
 may operate. How it looks and behaves in a browser is tested in tests/e2e/test_console_page.py.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
 import socket
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -69,22 +68,19 @@ async def fetch(node, path, method="GET", **headers):
     return response.status, told, response.body
 
 
-def with_pair(nodes, check):
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-            await check(federation)
-
-    nodes.run(main)
+@asynccontextmanager
+async def a_pair(nodes):
+    async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
+        yield federation
 
 
 # --- page and files -----------------------------------------------------------------------------
 
 
-def test_the_page_brings_all_that_it_needs(nodes):
+async def test_the_page_brings_all_that_it_needs(nodes):
     """Every file it names is there, to be kept for ever; nothing is between the lines, and nothing
     comes from elsewhere."""
-
-    async def check(federation):
+    async with a_pair(nodes) as federation:
         node = federation["a"]
         status, headers, body = await fetch(node, "/console")
         assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -105,8 +101,6 @@ def test_the_page_brings_all_that_it_needs(nodes):
         other = named[0].replace(files.digest(), "0" * 16)
         assert (await fetch(node, f"/{other}"))[0] == 404
 
-    with_pair(nodes, check)
-
 
 def test_scripts_import_only_what_is_there():
     """By relative paths, so that one digest is in all addresses; and none makes markup of text."""
@@ -124,10 +118,9 @@ def test_scripts_import_only_what_is_there():
 # --- events -------------------------------------------------------------------------------------
 
 
-def test_listeners_are_told_what_the_federation_is_like(nodes):
+async def test_listeners_are_told_what_the_federation_is_like(nodes):
     """Who is there first, then the states of all, several times a second, and decisions."""
-
-    async def check(federation):
+    async with a_pair(nodes) as federation:
         listener = await Listener.of(federation["a"].url)
         assert listener.status == 200
         assert listener.headers["content-type"] == "text/event-stream"
@@ -158,14 +151,11 @@ def test_listeners_are_told_what_the_federation_is_like(nodes):
         assert told["clusters"][1]["last_seen_s"] >= 0.0
         await listener.leave()
 
-    with_pair(nodes, check)
 
-
-def test_places_are_limited(nodes, monkeypatch):
+async def test_places_are_limited(nodes, monkeypatch):
     """Beyond them 503 with a reason, until one is free again."""
     monkeypatch.setattr(broadcast, "LISTENERS_MAX", 3)
-
-    async def check(federation):
+    async with a_pair(nodes) as federation:
         url = federation["a"].url
         listeners = [await Listener.of(url) for _ in range(3)]
         refused = await Listener.of(url)
@@ -180,14 +170,11 @@ def test_places_are_limited(nodes, monkeypatch):
         assert listeners[-1].status == 200
         await asyncio.gather(*(one.leave() for one in listeners))
 
-    with_pair(nodes, check)
 
-
-def test_who_does_not_read_is_cut_off(nodes, monkeypatch):
+async def test_who_does_not_read_is_cut_off(nodes, monkeypatch):
     """And holds up nobody meanwhile, nor makes anything pile up."""
     monkeypatch.setattr(console, "UNREAD_S", 0.5)
-
-    async def check(federation):
+    async with a_pair(nodes) as federation:
         poller = console_of(federation["a"]).broadcast
         large = b'"%b"' % (b"x" * 4_000_000)
 
@@ -209,14 +196,11 @@ def test_who_does_not_read_is_cut_off(nodes, monkeypatch):
             await nodes.until(lambda: poller.listeners == 1)
         await reading.leave()
 
-    with_pair(nodes, check)
 
-
-def test_when_there_is_nothing_new_it_is_said_that_somebody_lives(nodes, monkeypatch):
+async def test_when_there_is_nothing_new_it_is_said_that_somebody_lives(nodes, monkeypatch):
     """Beats, whether looking takes long or fails; and updates go on when it works again."""
     monkeypatch.setattr(broadcast, "HEARTBEAT_S", 0.05)
-
-    async def check(federation):
+    async with a_pair(nodes) as federation:
         poller = console_of(federation["a"]).broadcast
         look = poller._look
 
@@ -235,13 +219,10 @@ def test_when_there_is_nothing_new_it_is_said_that_somebody_lives(nodes, monkeyp
         assert (await listener.next("update"))[0] == "update"
         await listener.leave()
 
-    with_pair(nodes, check)
 
-
-def test_open_pages_do_not_hold_up_the_end(nodes):
+async def test_open_pages_do_not_hold_up_the_end(nodes):
     """Streams end with the node, in an orderly way and at once."""
-
-    async def check(federation):
+    async with a_pair(nodes) as federation:
         listeners = [await Listener.of(federation["b"].url) for _ in range(3)]
         await listeners[0].next("update")
         loop = asyncio.get_running_loop()
@@ -253,16 +234,13 @@ def test_open_pages_do_not_hold_up_the_end(nodes):
                 pass
             await one.leave()
 
-    with_pair(nodes, check)
-
 
 # --- operating ----------------------------------------------------------------------------------
 
 
-def test_operators_may_drain_and_resume(nodes):
+async def test_operators_may_drain_and_resume(nodes):
     """From the page itself; requests of other sites, or of none, change nothing."""
-
-    async def check(federation):
+    async with a_pair(nodes) as federation:
         node = federation["a"]
         origin = {"origin": node.url}
         for headers in (
@@ -282,8 +260,6 @@ def test_operators_may_drain_and_resume(nodes):
         assert (await fetch(node, "/console/resume", "POST", **origin))[0] == 202
         assert not node.machine.draining
         assert (await fetch(node, "/console/explode", "POST", **origin))[0] == 404
-
-    with_pair(nodes, check)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """`/console` of a lease member, on a real Redis: the same page, fed with what `/state` shows."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import time

@@ -2,8 +2,6 @@
 use, answers that somebody has come for.
 """
 
-from __future__ import annotations
-
 import json
 import time
 

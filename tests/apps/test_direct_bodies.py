@@ -1,8 +1,6 @@
 """Bodies of `POST /requests` that come in several segments: soon enough, or not to their end. How
 they are served must not show."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

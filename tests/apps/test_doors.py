@@ -2,12 +2,10 @@
 against all that the app answers to. What tenants have of each other is in `test_tenants`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from itertools import product
 
@@ -35,18 +33,12 @@ async def reason_of(client, verb, path, headers):
         return json.loads(await response.aread())["reason"]
 
 
-TABLE_S = 100.0
-"""Thousands of requests, one after another: five seconds of a machine that does nothing else."""
-
-
-def with_node(nodes, check):
-    async def main():
-        topology, access = nodes.topology_of("a", client_sessions_max=0), access_of_tests()
-        async with nodes.Federation(topology, access=access) as federation:
-            await _be_revoked(federation["a"], access)
-            await check(federation["a"])
-
-    nodes.run(main, limit_s=TABLE_S)
+@asynccontextmanager
+async def a_node(nodes):
+    topology, access = nodes.topology_of("a", client_sessions_max=0), access_of_tests()
+    async with nodes.Federation(topology, access=access) as federation:
+        await _be_revoked(federation["a"], access)
+        yield federation["a"]
 
 
 async def _be_revoked(node, access):
@@ -58,23 +50,23 @@ async def _be_revoked(node, access):
 
 
 @pytest.mark.slow
-def test_every_door_is_open_to_those_it_is_for_and_to_nobody_else(nodes):
-    async def check(node):
-        async with httpx.AsyncClient(base_url=node.url, trust_env=False) as client:
-            knocks = product(CALLERS, [(path, verb) for path in DOORS for verb in verbs_of(path)])
-            for caller, (path, verb) in knocks:
-                if caller in ("wrong", "revoked", "other") and verb not in DOORS[path]:
-                    continue  # as whoever shows none, or may do the same
-                told = expected(caller, path, verb)
-                found = await reason_of(client, verb, filled(path), shown_by(caller))
-                doors_say = found in ("unauthenticated", "forbidden")
-                assert (found if told else doors_say) == (told or False), (verb, path, caller)
+async def test_every_door_is_open_to_those_it_is_for_and_to_nobody_else(nodes):
+    async with (
+        a_node(nodes) as node,
+        httpx.AsyncClient(base_url=node.url, trust_env=False) as client,
+    ):
+        knocks = product(CALLERS, [(path, verb) for path in DOORS for verb in verbs_of(path)])
+        for caller, (path, verb) in knocks:
+            if caller in ("wrong", "revoked", "other") and verb not in DOORS[path]:
+                continue  # as whoever shows none, or may do the same
+            told = expected(caller, path, verb)
+            found = await reason_of(client, verb, filled(path), shown_by(caller))
+            doors_say = found in ("unauthenticated", "forbidden")
+            assert (found if told else doors_say) == (told or False), (verb, path, caller)
 
-    with_node(nodes, check)
 
-
-def test_what_the_table_does_not_have_is_not_there_for_anybody(nodes):
-    async def check(node):
+async def test_what_the_table_does_not_have_is_not_there_for_anybody(nodes):
+    async with a_node(nodes) as node:
         for caller in CALLERS:
             _, _, problem = await node.send("GET", "/admin/drained", headers=shown_by(caller))
             known = caller in SECRETS
@@ -82,13 +74,10 @@ def test_what_the_table_does_not_have_is_not_there_for_anybody(nodes):
         _, _, problem = await node.send("GET", "/stat", headers=shown_by("reader"))
         assert problem["detail"].endswith("did you mean /state?")
 
-    with_node(nodes, check)
 
-
-def test_all_that_the_app_answers_to_stands_in_the_table(nodes):
+async def test_all_that_the_app_answers_to_stands_in_the_table(nodes):
     """A new route without an entry fails here; an entry without a route, too."""
-
-    async def check(node):
+    async with a_node(nodes) as node:
         app = node.server.config.app
         _, _, described = await node.send("GET", "/openapi.json", headers=shown_by("reader"))
         for path, operations in described["paths"].items():
@@ -104,8 +93,6 @@ def test_all_that_the_app_answers_to_stands_in_the_table(nodes):
         of_doors = {id(TABLE.needs_of(path)) for path in known}
         assert not [path for path, needs in DOORS.items() if id(needs) not in of_doors]
 
-    with_node(nodes, check)
-
 
 WRONG = (
     *([(b"authorization", value)] for value in (b"", b"Bearer", b"Bearer ", b"Basic c2VjcmV0")),
@@ -119,21 +106,18 @@ WRONG = (
 )
 
 
-def test_what_is_no_api_token_lets_nobody_in(nodes):
+async def test_what_is_no_api_token_lets_nobody_in(nodes):
     """Also on a connection that has shown a right one before."""
-
-    async def check(node):
+    async with a_node(nodes) as node:
         for headers, path in product(WRONG, ("/state", "/requests/x")):
             await node.send("GET", path, headers=shown_by("other"))
             status, sent, problem = await node.send("GET", path, headers=headers)
             assert (status, problem["reason"]) == (401, "unauthenticated"), headers
             assert sent[b"www-authenticate"].startswith(b"Bearer ")
 
-    with_node(nodes, check)
 
-
-def test_whoever_watches_the_console_is_cut_off_when_their_api_token_goes(nodes):
-    async def check(node):
+async def test_whoever_watches_the_console_is_cut_off_when_their_api_token_goes(nodes):
+    async with a_node(nodes) as node:
         access = node.server.config.app._doors.access
         async with httpx.AsyncClient(base_url=node.url, trust_env=False) as client:
             headers = dict(shown_by("reader"))
@@ -145,11 +129,9 @@ def test_whoever_watches_the_console_is_cut_off_when_their_api_token_goes(nodes)
                     pass
             assert (await client.get("/console/events", headers=headers)).status_code == 401
 
-    with_node(nodes, check)
 
-
-def test_nobody_takes_all_places_of_the_console(nodes):
-    async def check(node):
+async def test_nobody_takes_all_places_of_the_console(nodes):
+    async with a_node(nodes) as node:
         async with (
             httpx.AsyncClient(base_url=node.url, trust_env=False) as client,
             AsyncExitStack() as stack,
@@ -167,24 +149,20 @@ def test_nobody_takes_all_places_of_the_console(nodes):
         await nodes.until(lambda: broadcast.listeners == 0)
         assert not broadcast._held
 
-    with_node(nodes, check)
-
 
 def audit_lines(caplog):
     records = [one for one in caplog.records if one.name == AUDIT_LOGGER]
     return [(one.levelname, one.msg.words, one.msg.fields) for one in records]
 
 
-def test_each_act_of_an_operator_and_each_who_is_turned_away_is_a_line(nodes, caplog):
-    async def check(node):
+async def test_each_act_of_an_operator_and_each_who_is_turned_away_is_a_line(nodes, caplog):
+    caplog.set_level(logging.INFO, AUDIT_LOGGER)
+    async with a_node(nodes) as node:
         await node.send("POST", "/admin/drain", headers=shown_by("operator"))
         await node.send("GET", "/state", headers=shown_by("operator"))
         await node.send("PUT", "/admin/policy", b"{}", headers=shown_by("operator"))
         await node.send("POST", "/admin/resume", headers=shown_by("reader"))
         await node.send("GET", "/requests/x", headers=bearer("guessed"))
-
-    with caplog.at_level(logging.INFO, AUDIT_LOGGER):
-        with_node(nodes, check)
     here = {"address": "127.0.0.1"}
     operator, reader = {"api_token": "operator"}, {"api_token": "reader", "tenant": "shop"}
     refused = {"outcome": "unauthenticated", "door": "GET /requests/x"}
@@ -210,14 +188,12 @@ def test_each_act_of_an_operator_and_each_who_is_turned_away_is_a_line(nodes, ca
     assert SECRETS["operator"] not in caplog.text
 
 
-def test_who_knocks_often_does_not_fill_the_disk(nodes, caplog):
-    async def check(node):
+async def test_who_knocks_often_does_not_fill_the_disk(nodes, caplog):
+    caplog.set_level(logging.INFO, AUDIT_LOGGER)
+    async with a_node(nodes) as node:
         asked = [node.send("GET", "/state", headers=bearer("x")) for _ in range(10 * FAILED_PER_S)]
         told = await asyncio.gather(*asked)
         assert {status for status, _, _ in told} == {401}
-
-    with caplog.at_level(logging.INFO, AUDIT_LOGGER):
-        with_node(nodes, check)
     lines = audit_lines(caplog)
     seconds = len({int(one.created) for one in caplog.records if one.name == AUDIT_LOGGER})
     assert FAILED_PER_S <= len(lines) <= FAILED_PER_S * (seconds + 1)

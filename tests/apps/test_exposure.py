@@ -1,7 +1,5 @@
 """Which paths are answered where: at one socket, or clients and neighbors at one each."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """Failures and refusals where they are looked for: `/state`, `/metrics`, `/explain`, probes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from contextlib import asynccontextmanager

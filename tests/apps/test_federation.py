@@ -1,7 +1,5 @@
 """`GET /federation`: an echo wave along the links, around what is dead, slow or talks nonsense."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -160,7 +158,7 @@ NONSENSE = [
 ]
 
 
-def test_a_neighbor_that_talks_nonsense(nodes, caplog, monkeypatch):
+async def test_a_neighbor_that_talks_nonsense(nodes, caplog, monkeypatch):
     """What it says is dropped, with a line in the log; the others are shown."""
     monkeypatch.setattr(wave, "SILENT_S", wave.LIMIT_S)  # nobody is left out for being slow
     said = b""
@@ -178,26 +176,22 @@ def test_a_neighbor_that_talks_nonsense(nodes, caplog, monkeypatch):
             await writer.wait_closed()
         end.set_result(None)
 
-    async def main():
-        nonlocal said
-        topology = nodes.topology_of("a", "b", "c", links=[("a", "b"), ("a", "c")])
-        async with nodes.Federation(topology, absent=("b",)) as federation:
-            server = await asyncio.start_server(answer, "127.0.0.1", 0)
-            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            await redirect(federation["a"], "b", url)
-            try:
-                for said in NONSENSE:  # noqa: B007 - it is what `answer` says
-                    caplog.clear()
-                    wave._log.filters[0]._next_s.clear()  # as if the last line were long ago
-                    clusters, _, _ = await shown(federation)
-                    assert reached(clusters) == {"a", "c"}
-                    (line,) = [r.getMessage() for r in caplog.records if r.name == wave.__name__]
-                    start = "neighbor told no states of the federation neighbor=b reason="
-                    assert line.startswith(start)
-                    assert "\n" not in line
-            finally:
-                server.close()
-            await asyncio.gather(*ended)
-
-    with caplog.at_level(logging.WARNING, logger=wave.__name__):
-        nodes.run(main)
+    caplog.set_level(logging.WARNING, logger=wave.__name__)
+    topology = nodes.topology_of("a", "b", "c", links=[("a", "b"), ("a", "c")])
+    async with nodes.Federation(topology, absent=("b",)) as federation:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        await redirect(federation["a"], "b", url)
+        try:
+            for said in NONSENSE:  # noqa: B007 - it is what `answer` says
+                caplog.clear()
+                wave._log.filters[0]._next_s.clear()  # as if the last line were long ago
+                clusters, _, _ = await shown(federation)
+                assert reached(clusters) == {"a", "c"}
+                (line,) = [r.getMessage() for r in caplog.records if r.name == wave.__name__]
+                start = "neighbor told no states of the federation neighbor=b reason="
+                assert line.startswith(start)
+                assert "\n" not in line
+        finally:
+            server.close()
+        await asyncio.gather(*ended)

@@ -1,7 +1,5 @@
 """How many files may be open: raised as far as it goes, and told only where it can bite."""
 
-from __future__ import annotations
-
 import logging
 import resource
 

@@ -1,8 +1,6 @@
 """Every message that peers tell each other is read or refused by its own error, whatever is in its
 place. Each that is declared is tried."""
 
-from __future__ import annotations
-
 import os
 from functools import partial
 from types import SimpleNamespace

@@ -5,8 +5,6 @@ Messages are made from their declarations (`support.fuzzed`). In `make soak` thi
 SPILLOVER_SOAK_S, from one seed to the next; SPILLOVER_SEED is the first one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,8 +1,6 @@
 """A node leaves nothing of a request behind that only a garbage collection would find, on neither
 side of a link, however the request ends."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

@@ -1,13 +1,10 @@
 """A client that closes its half of a connection behind its request, and one that is gone: the same
 at first, over real sockets on both event loops. The first gets its answer, the second cancels."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket
 import struct
-from functools import partial
 
 import pytest
 import uvloop
@@ -15,15 +12,15 @@ import uvloop
 from spillover.apps.http.connection import HttpConnection
 from spillover.live.http1 import half_closed
 from spillover.live.http1.half_closed import BEGINNING, HalfClosed
+from support.federation import alone
 
 LINGER_NOT = struct.pack("ii", 1, 0)
 """Of SO_LINGER: close with a reset."""
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def with_node(request, nodes):
-    """Runs a check with a running node, on either loop."""
-    return partial(nodes.with_node, loop_factory=request.param)
+def loop(request):
+    return request.param
 
 
 def post(service_ms, *lines, version=b"1.1", path=b"/requests"):
@@ -57,47 +54,39 @@ def statuses(answers):
     return found
 
 
-def test_who_only_closes_its_half_gets_the_answer(with_node):
+async def test_who_only_closes_its_half_gets_the_answer(loop):
     """Just as it would be otherwise, however long it takes, on the direct way and by a task."""
     ways = {(): 200, (b"Idempotency-Key: k\r\n",): 200, (b"Origin: http://localhost:1\r\n",): 403}
-
-    async def check(node):
+    async with alone() as node:
         for version, service_ms in ((b"1.1", 100), (b"1.0", 0)):
             for lines, status in ways.items():
                 answer = await half_close(node, post(service_ms, *lines, version=version))
                 assert statuses(answer) in ([status], [409])  # the key has another body then
         assert node.ledger.home["cancelled"] == 0
 
-    with_node(check)
-
 
 @pytest.mark.parametrize(("size", "begun"), [(0, 1), (100, 9), (1_000_000, 1)])
-def test_an_answer_that_has_begun_arrives_once(size, begun, monkeypatch):
+async def test_an_answer_that_has_begun_arrives_once(size, begun, monkeypatch):
     """Written in one part or in several, in one piece or through a full buffer."""
     monkeypatch.setattr(half_closed, "BEGUN_AT_S", (0.0,) * begun)
-
-    async def main():
-        ours, theirs = socket.socketpair()
-        reader, writer = await asyncio.open_connection(sock=theirs)
-        loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
-        half = HalfClosed(transport, loop)
-        assert await reader.readexactly(begun) == BEGINNING[:begun]
-        body = b"x" * size
-        half.writelines((b"HTTP/1.1 200 OK\r\n\r\n", body))
-        half.write(b"and more")
-        half.close()
-        async with asyncio.timeout(10.0):
-            assert await reader.read() == b"HTTP/1.1 200 OK\r\n\r\n"[begun:] + body + b"and more"
-        writer.close()
-
-    asyncio.run(main())
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=theirs)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
+    half = HalfClosed(transport, loop)
+    assert await reader.readexactly(begun) == BEGINNING[:begun]
+    body = b"x" * size
+    half.writelines((b"HTTP/1.1 200 OK\r\n\r\n", body))
+    half.write(b"and more")
+    half.close()
+    async with asyncio.timeout(10.0):
+        assert await reader.read() == b"HTTP/1.1 200 OK\r\n\r\n"[begun:] + body + b"and more"
+    writer.close()
 
 
-def test_all_that_were_sent_are_answered(with_node):
+async def test_all_that_were_sent_are_answered(loop):
     """In a pipeline, in order; what was not sent whole is not, and holds up nothing."""
-
-    async def check(node):
+    async with alone() as node:
         get = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
         whole = post(50) + get + post(20) + post(10)
         assert statuses(await half_close(node, whole)) == [200] * 4
@@ -106,27 +95,21 @@ def test_all_that_were_sent_are_answered(with_node):
         assert statuses(await half_close(node, post(50) + post(10)[:20])) == [200]
         assert node.ledger.home["accepted"] == node.ledger.home["done"]
 
-    with_node(check)
 
-
-def test_who_sends_less_than_a_request_is_gone(with_node):
+async def test_who_sends_less_than_a_request_is_gone(loop):
     """There is nothing to answer."""
-
-    async def check(node):
+    async with alone() as node:
         chunked = b"POST /requests HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n"
         for part in (b"", b"G", post(1)[:-1], post(1)[:30], chunked):
             assert await half_close(node, part) == b""
         assert node.ledger.home["accepted"] == 0
 
-    with_node(check)
-
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_who_is_gone_cancels_what_has_no_key(with_node, nodes, reset):
+async def test_who_is_gone_cancels_what_has_no_key(loop, nodes, reset):
     """With a reset, or with a mere end, which is all that the kernel sends when a client is killed.
     A keyed one goes on. The second one is read by a task, and not by the protocol alone."""
-
-    async def check(node):
+    async with alone() as node:
         connections = node.server.server_state.connections
         before = len(connections)
         for cancelled, key in enumerate((b"", b"", b"Idempotency-Key: k\r\n")):
@@ -148,8 +131,6 @@ def test_who_is_gone_cancels_what_has_no_key(with_node, nodes, reset):
         assert node.machine.servers.busy == 1
         assert (await node.send("DELETE", "/requests/k"))[0] == 200
 
-    with_node(check)
-
 
 def begun(node):
     """Requests that are under way, whoever reads them."""
@@ -157,10 +138,9 @@ def begun(node):
     return [one.exchange for one in ends if one.exchange is not None]
 
 
-def test_who_goes_later_cancels_too(with_node, nodes):
+async def test_who_goes_later_cancels_too(loop, nodes):
     """It has closed its half, waited, read that an answer begins, and then given up."""
-
-    async def check(node):
+    async with alone() as node:
         reader, writer = await node.connect()
         writer.write(post(60_000))
         writer.write_eof()
@@ -170,14 +150,11 @@ def test_who_goes_later_cancels_too(with_node, nodes):
         await nodes.until(lambda: node.ledger.home["cancelled"] == 1)
         assert node.machine.servers.busy == 0
 
-    with_node(check)
 
-
-def test_a_request_that_was_handed_on_is_recalled_at_once(with_node, nodes):
+async def test_a_request_that_was_handed_on_is_recalled_at_once(loop, nodes):
     """Neighbors close a connection only to say that they do not wait any more: nothing is sent on
     it to find that out."""
-
-    async def check(node):
+    async with alone("a", "b") as node:
         forward = {"sender": "b", "id": "x", "path": ["b"], "remaining_ms": 60_000}
         content = json.dumps(forward | {"payload": {"service_ms": 60_000}}).encode()
         reader, writer = await node.connect()
@@ -189,13 +166,10 @@ def test_a_request_that_was_handed_on_is_recalled_at_once(with_node, nodes):
         await nodes.until(lambda: node.ledger.foreign["cancelled"] == 1)
         writer.close()
 
-    with_node(check, "a", "b")
 
-
-def test_who_listens_to_a_stream_and_closes_its_half_is_gone(with_node, nodes):
+async def test_who_listens_to_a_stream_and_closes_its_half_is_gone(loop, nodes):
     """Its answer has begun, so that nothing could be found out by beginning it."""
-
-    async def check(node):
+    async with alone() as node:
         reader, writer = await node.connect()
         writer.write(b"GET /console/events HTTP/1.1\r\nHost: x\r\n\r\n")
         await reader.readuntil(b"hello")
@@ -204,5 +178,3 @@ def test_who_listens_to_a_stream_and_closes_its_half_is_gone(with_node, nodes):
         writer.write_eof()
         await nodes.until(lambda: len(tasks) < before)
         writer.close()
-
-    with_node(check)

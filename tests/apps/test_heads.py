@@ -1,7 +1,5 @@
 """HEAD: what GET would answer, without the body, on every route that has one."""
 
-from __future__ import annotations
-
 from support.waiting import slack
 
 GET_PATHS = [

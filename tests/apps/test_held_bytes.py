@@ -1,8 +1,6 @@
 """A node whose clusters may hold little: refusals that say so, what counts while it comes and goes,
 and neighbors that decide again."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

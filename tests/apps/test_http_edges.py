@@ -2,8 +2,6 @@
 or never end, other protocols asked for, and garbage behind it. Each ends with an answer or closed.
 """
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -132,11 +130,10 @@ async def test_slow_bodies_end_in_408(nodes, monkeypatch):
 REPORTS = b"GET /peer/v2/reports?from=b HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-def test_a_listener_that_goes_with_another_request_behind(nodes, caplog):
+async def test_a_listener_that_goes_with_another_request_behind(nodes, caplog):
     """Only the newest request is told by uvicorn that its client is gone; the stream ends all the
     same, and quietly."""
-
-    async def check(node):
+    async with nodes.alone("a", "b") as node:
         reader, writer = await node.connect()
         writer.write(REPORTS)
         await reader.readuntil(b"}\n")
@@ -149,8 +146,6 @@ def test_a_listener_that_goes_with_another_request_behind(nodes, caplog):
         writer.close()
         await nodes.until(lambda: len(streams) == 1)
         await nodes.until(lambda: len(node.server.server_state.tasks) == 1)
-
-    nodes.with_node(check, "a", "b")
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
@@ -265,7 +260,7 @@ async def test_a_node_is_ready_while_anyone_runs_requests(nodes):
         assert (await node.get("/readyz"))[0] == 200
 
 
-def test_requests_that_went_in_circles_are_not_taken(nodes):
+async def test_requests_that_went_in_circles_are_not_taken(nodes):
     """By another topology or a neighbor at fault: surely not accepted, so decided again there."""
     forward = {"sender": "b", "id": "x", "remaining_ms": 1e300, "payload": 1}
     wrong = {
@@ -273,8 +268,8 @@ def test_requests_that_went_in_circles_are_not_taken(nodes):
         "16 hops": ["b"] * 17,
         "expected it to end with b": ["b", "c"],
     }
+    async with nodes.alone("a", "b") as node:
 
-    async def check(node):
         async def send(path):
             content = json.dumps(forward | {"path": path}).encode()
             status, _, answer = await node.send("POST", "/peer/v2/forward", content)
@@ -287,8 +282,6 @@ def test_requests_that_went_in_circles_are_not_taken(nodes):
         assert node.ledger.foreign["received"] == 0
         status, answer = await send(["b"] * 16)
         assert (status, answer["outcome"]) == (200, "done")
-
-    nodes.with_node(check, "a", "b")
 
 
 async def test_neighbors_that_are_slow_to_send_get_408(nodes, monkeypatch):

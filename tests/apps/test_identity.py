@@ -1,8 +1,6 @@
 """Who calls, and in which version: settled once for each connection, and held against all that
 comes on it."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

@@ -3,15 +3,13 @@
 The first of each goes by the parser, those after it are known, whatever their length.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from spillover.live.overflow import wire
 from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.protocol import SPOKEN
 from spillover.model.request import Request
-from support.federation import answer_of, with_node
+from support.federation import alone, answer_of
 
 ONE = b'{"payload": {"service_ms": 0}}'
 CLIENTS = "POST /requests HTTP/1.1\r\nhost: a\r\n{}content-length: {}\r\n\r\n"
@@ -53,8 +51,8 @@ class Line:
         self._writer.close()
 
 
-def test_a_client_that_says_the_same_is_answered_the_same():
-    async def story(node):
+async def test_a_client_that_says_the_same_is_answered_the_same():
+    async with alone() as node:
         other = b'{"payload": {"service_ms": 0, "more": "of it"}}'
         for _ in range(2):
             line = await Line.to(node)
@@ -67,10 +65,8 @@ def test_a_client_that_says_the_same_is_answered_the_same():
             assert (await line.say(client_says()))[0] == 200
             line.close()
 
-    with_node(story)
 
-
-def test_what_is_secret_or_another_each_time_is_not_remembered():
+async def test_what_is_secret_or_another_each_time_is_not_remembered():
     lines = (
         "authorization: Bearer secret\r\n",
         "proxy-authorization: Bearer secret\r\n",
@@ -82,21 +78,17 @@ def test_what_is_secret_or_another_each_time_is_not_remembered():
         "content-length: 30\r\n",
         "connection: close\r\n",
     )
-
-    async def story(node):
+    async with alone() as node:
         for one in lines:
             line = await Line.to(node)
             await line.say(client_says(lines=one))
             assert not heads_of(node), one
             line.close()
 
-    with_node(story)
 
-
-def test_a_key_is_another_one_each_time():
+async def test_a_key_is_another_one_each_time():
     """Each names its own request, and an empty one none, whatever was known before."""
-
-    async def story(node):
+    async with alone() as node:
         line = await Line.to(node)
         ids = []
         for key in ("k1", "k2", "k1", "k-3"):
@@ -110,13 +102,10 @@ def test_a_key_is_another_one_each_time():
         assert node.ledger.home["accepted"] == 4
         line.close()
 
-    with_node(story)
 
-
-def test_a_neighbor_says_who_it_is_on_each_connection():
+async def test_a_neighbor_says_who_it_is_on_each_connection():
     """A head that is known from one connection proves nothing on another."""
-
-    async def story(node):
+    async with alone("b", "a", clusters={"b": {"servers": 4}}) as node:
         for first in (0, 10):
             line = await Line.to(node)
             for number in range(first, first + 4):
@@ -125,5 +114,3 @@ def test_a_neighbor_says_who_it_is_on_each_connection():
             assert len(heads_of(node)) == 1
             assert all(known.of_peers for known in heads_of(node).values())
             line.close()
-
-    with_node(story, "b", "a", clusters={"b": {"servers": 4}})

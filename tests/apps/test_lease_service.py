@@ -1,8 +1,6 @@
 """The service of a lease member, over real sockets, on a real Redis: what it shows, with Redis and
 without, and that nobody who asks can hold the member up."""
 
-from __future__ import annotations
-
 import json
 import urllib.error
 import urllib.request

@@ -2,8 +2,6 @@
 and none is asked.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from spillover.apps.lease.views import lease_state

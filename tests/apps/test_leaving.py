@@ -2,8 +2,6 @@
 who asks nothing is let go of. What comes goes to neighbors before it is refused.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -32,54 +30,45 @@ async def is_closed(client):
 
 
 @pytest.mark.parametrize("asked", [POST, STATE])
-def test_each_answer_of_a_node_that_drains_is_the_last_of_its_connection(asked):
+async def test_each_answer_of_a_node_that_drains_is_the_last_of_its_connection(asked):
     """Also where nobody else takes what is asked. After a resume connections are kept again."""
-
-    async def main():
-        topology = federation.topology_of("a")
-        async with federation.Federation(topology) as nodes:
-            node = nodes["a"]
-            node.shell.leaving.on_change.append(
-                lambda leaves: node.server.leave(1.0 if leaves else None)
-            )
-            client, idle = await connect(node.url), await connect(node.url)
-            assert (await client.ask(asked)).get(b"connection") == ""
-            node.shell.feed(Drain())
+    topology = federation.topology_of("a")
+    async with federation.Federation(topology) as nodes:
+        node = nodes["a"]
+        node.shell.leaving.on_change.append(
+            lambda leaves: node.server.leave(1.0 if leaves else None)
+        )
+        client, idle = await connect(node.url), await connect(node.url)
+        assert (await client.ask(asked)).get(b"connection") == ""
+        node.shell.feed(Drain())
+        answer = await client.ask(asked)
+        assert (answer.status == 503) == (asked is POST)
+        assert answer.get(b"connection") == "close"
+        assert await is_closed(client)
+        assert await is_closed(idle), "after a second"
+        node.shell.feed(Resume())
+        client = await connect(node.url)
+        for _ in range(2):
             answer = await client.ask(asked)
-            assert (answer.status == 503) == (asked is POST)
-            assert answer.get(b"connection") == "close"
-            assert await is_closed(client)
-            assert await is_closed(idle), "after a second"
-            node.shell.feed(Resume())
-            client = await connect(node.url)
-            for _ in range(2):
-                answer = await client.ask(asked)
-                assert (answer.status, answer.get(b"connection")) == (200, "")
-            client.close()
-
-    federation.run(main)
+            assert (answer.status, answer.get(b"connection")) == (200, "")
+        client.close()
 
 
-def test_what_comes_during_a_drain_is_handed_on_unless_its_result_is_for_later():
+async def test_what_comes_during_a_drain_is_handed_on_unless_its_result_is_for_later():
     """A node that drains may have ended before anybody asks for that."""
-
-    async def main():
-        async with federation.Federation(federation.topology_of("a", "b")) as nodes:
-            node = nodes["a"]
-            node.shell.feed(Drain())
-            client = await connect(node.url)
-            assert b'"cluster":"b"' in (await client.ask(POST)).body
-            refused = await client.ask(ASYNC)
-            assert (refused.status, refused.get(b"retry-after")) == (503, "1")
-            client.close()
-
-    federation.run(main)
+    async with federation.Federation(federation.topology_of("a", "b")) as nodes:
+        node = nodes["a"]
+        node.shell.feed(Drain())
+        client = await connect(node.url)
+        assert b'"cluster":"b"' in (await client.ask(POST)).body
+        refused = await client.ask(ASYNC)
+        assert (refused.status, refused.get(b"retry-after")) == (503, "1")
+        client.close()
 
 
-def test_the_door_of_a_service_tells_its_clients_to_go():
+async def test_the_door_of_a_service_tells_its_clients_to_go():
     """A stream that has begun goes on; the connection closes with the next answer."""
-
-    async def check(here):
+    async with proxy_doors.in_front() as here:
         door, shell = here.doors["a"], here["a"].shell
         shell.leaving.on_change.append(lambda leaves: door.leave(1.0 if leaves else None))
         client, idle = await here.client("a"), await here.client("a")
@@ -90,13 +79,10 @@ def test_the_door_of_a_service_tells_its_clients_to_go():
         assert await is_closed(client)
         assert await is_closed(idle), "after a second"
 
-    proxy_doors.in_front(check)
 
-
-def test_balancers_may_ask_whether_a_node_is_ready_as_haproxy_does():
+async def test_balancers_may_ask_whether_a_node_is_ready_as_haproxy_does():
     """At both doors; at that of a service only what asks nothing of a service."""
-
-    async def check(here):
+    async with proxy_doors.in_front() as here:
         node = here["a"]
         for client, told in ((await here.client("a"), 0), (await connect(node.url), 34)):
             answer = await client.ask(OPTIONS)
@@ -111,5 +97,3 @@ def test_balancers_may_ask_whether_a_node_is_ready_as_haproxy_does():
             answer = await client.ask(OPTIONS)
             assert (answer.status, b"draining" in answer.body) == (503, True)
             client.close()
-
-    proxy_doors.in_front(check)

@@ -1,7 +1,5 @@
 """What operators change while a node runs: its policy, and in a testbed the ways to neighbors."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from contextlib import asynccontextmanager
@@ -32,19 +30,16 @@ async def as_testbed(node):
         await serving
 
 
-def with_pair(nodes, check, **fields):
-    async def main():
-        topology = nodes.topology_of("a", "b", delay_ms=5.0, **fields)
-        async with nodes.Federation(topology) as federation, as_testbed(federation["a"]) as client:
-            await check(federation, client)
-
-    nodes.run(main)
+@asynccontextmanager
+async def a_pair(nodes, **fields):
+    topology = nodes.topology_of("a", "b", delay_ms=5.0, **fields)
+    async with nodes.Federation(topology) as federation, as_testbed(federation["a"]) as client:
+        yield federation, client
 
 
-def test_the_policy_is_changed(nodes):
+async def test_the_policy_is_changed(nodes):
     """The state says so at once, and decisions are by the new one."""
-
-    async def check(federation, client):
+    async with a_pair(nodes) as (federation, client):
         node = federation["a"]
         status, state = await put(client, "/admin/policy", {"policy": "isolated"})
         assert (status, state["policy"]) == (200, "isolated")
@@ -55,13 +50,10 @@ def test_the_policy_is_changed(nodes):
         _, told = await node.get("/explain/r3")
         assert told["decisions"][0]["policy"] == "isolated"
 
-    with_pair(nodes, check)
 
-
-def test_a_shadow_is_set_kept_and_taken_away(nodes):
+async def test_a_shadow_is_set_kept_and_taken_away(nodes):
     """What is left out stays, null takes it away; the policy in force is another matter."""
-
-    async def check(federation, client):
+    async with a_pair(nodes) as (federation, client):
         node = federation["a"]
         for body, shadow in (
             ({"policy": "paper", "shadow": "adaptive"}, "adaptive"),
@@ -74,13 +66,11 @@ def test_a_shadow_is_set_kept_and_taken_away(nodes):
             assert (status, state["policy"]) == (200, body["policy"])
             assert (state["shadow"] or {}).get("policy") == node.machine.shadow == shadow
 
-    with_pair(nodes, check)
 
-
-def test_a_link_is_changed_and_put_back(nodes):
+async def test_a_link_is_changed_and_put_back(nodes):
     """What is left out stays; /state shows what differs from the topology, and only that."""
+    async with a_pair(nodes) as (federation, client):
 
-    async def check(federation, client):
         async def shown():
             return (await federation["a"].get("/state"))[1]["neighbors"][0]["link"]
 
@@ -98,8 +88,6 @@ def test_a_link_is_changed_and_put_back(nodes):
         assert await shown() is None
         assert (await federation["b"].get("/state"))[1]["neighbors"][0]["link"] is None
 
-    with_pair(nodes, check)
-
 
 NO_CHANGES = [
     *({"delay_ms": -1}, {"delay_ms": 60_001}, {"delay_ms": "5"}, {"delay_ms": True}),
@@ -108,10 +96,9 @@ NO_CHANGES = [
 ]
 
 
-def test_changes_that_are_none(nodes):
+async def test_changes_that_are_none(nodes):
     """A problem that names the field, or the link; it stays as it is."""
-
-    async def check(federation, client):
+    async with a_pair(nodes) as (federation, client):
         for change in NO_CHANGES:
             status, problem = await put(client, "/admin/links/b", change)
             assert (status, problem["reason"]) == (422, "invalid"), change
@@ -120,15 +107,10 @@ def test_changes_that_are_none(nodes):
         assert (status, problem["reason"]) == (404, "not_found")
         assert (await federation["a"].get("/state"))[1]["neighbors"][0]["link"] is None
 
-    with_pair(nodes, check)
 
-
-def test_links_are_left_alone_outside_of_a_testbed(nodes):
+async def test_links_are_left_alone_outside_of_a_testbed(nodes):
     """Whatever is asked for, and of whom."""
-
-    async def check(federation, _):
+    async with a_pair(nodes) as (federation, _):
         for path in ("/admin/links/b", "/admin/links/z"):
             status, problem = await put(federation["a"].client, path, {"cut": True})
             assert (status, problem["reason"]) == (403, "not_a_testbed")
-
-    with_pair(nodes, check)

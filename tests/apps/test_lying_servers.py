@@ -1,8 +1,6 @@
 """A pool of which one server does not do a type that the topology says it serves: what clients get,
 what becomes of its tokens, and what operators read."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

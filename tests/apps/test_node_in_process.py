@@ -2,8 +2,6 @@
 What only a process of its own shows is in `test_server`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json
@@ -13,7 +11,6 @@ import signal
 from contextlib import asynccontextmanager, closing
 
 import pytest
-import uvloop
 
 from spillover import __version__
 from spillover.apps.http import token_files
@@ -92,20 +89,11 @@ async def running(**given):
         await asyncio.wait_for(serving, LIMIT_S)
 
 
-def served(check, **given):
-    async def main():
-        async with running(**given) as node:
-            await check(node)
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
-
-
-def test_the_first_line_of_its_log_says_who_it_is(caplog):
+async def test_the_first_line_of_its_log_says_who_it_is(caplog):
     """With where it listens, for neighbors too, and the file that it was given."""
     for_neighbors = free_row(1)
-
-    async def check(node):
+    caplog.set_level(logging.INFO)
+    async with running(seed=7, source="sites.yaml", peer_bind=("127.0.0.1", for_neighbors)) as node:
         apart = f"http://127.0.0.1:{for_neighbors}"
         assert node.made_with["seed"] == 7
         assert node.made_with["source"] == "sites.yaml"
@@ -123,12 +111,9 @@ def test_the_first_line_of_its_log_says_who_it_is(caplog):
             line.sendall(b"GET /state HTTP/1.0\r\n\r\n")
             assert b" 404 " in await asyncio.to_thread(line.recv, 100)
 
-    with caplog.at_level(logging.INFO):
-        served(check, seed=7, source="sites.yaml", peer_bind=("127.0.0.1", for_neighbors))
-
 
 @pytest.mark.slow
-def test_with_tokens_it_is_for_who_shows_one(tmp_path, monkeypatch):
+async def test_with_tokens_it_is_for_who_shows_one(tmp_path, monkeypatch):
     """Those of its files, which are read again while it runs: at once where it is told to."""
     monkeypatch.setattr(token_files, "LOOK_S", 3600.0)
     file = tmp_path / "tokens.yaml"
@@ -136,7 +121,9 @@ def test_with_tokens_it_is_for_who_shows_one(tmp_path, monkeypatch):
     def let_in(secret):
         file.write_text(dump_api_token(new_api_token("reader", secret, "", [Role.READ])))
 
-    async def check(node):
+    let_in("first" * 10)
+    async with running(token_files=TokenFiles([str(file)])) as node:
+
         async def status(*secrets):
             shown = [(b"Authorization", b"Bearer " + secret.encode()) for secret in secrets]
             return (await node.send("GET", "/state", b"", shown))[0]
@@ -152,12 +139,9 @@ def test_with_tokens_it_is_for_who_shows_one(tmp_path, monkeypatch):
         await until(is_changed)
         assert await status(first) == 401
 
-    let_in("first" * 10)
-    served(check, token_files=TokenFiles([str(file)]))
-
 
 @pytest.mark.slow
-def test_certificates_are_read_again_where_it_is_told_to(tmp_path, monkeypatch):
+async def test_certificates_are_read_again_where_it_is_told_to(tmp_path, monkeypatch):
     monkeypatch.setattr(rotation, "LOOK_S", 3600.0)
     authority = Authority()
 
@@ -165,26 +149,22 @@ def test_certificates_are_read_again_where_it_is_told_to(tmp_path, monkeypatch):
         return put(tmp_path, "a", authority.sign(name_of("a")), authority)
 
     credentials = Credentials(certify(), None)
-
-    async def check(_):
+    async with running(credentials=credentials):
         before = credentials.material
         certify()
         signal.raise_signal(signal.SIGHUP)
         await until(lambda: credentials.material is not before)
 
-    served(check, credentials=credentials)
-
 
 @pytest.mark.slow
-def test_a_store_is_asked_before_a_configuration_is_taken():
+async def test_a_store_is_asked_before_a_configuration_is_taken():
     """It has the last word: where it does not answer, nothing is changed."""
     from spillover.live.membership.store import ConfigurationStore
 
-    async def check(node):
+    store = ConfigurationStore(f"redis://127.0.0.1:{free_row(1)}", "test")
+    async with running(store=store) as node:
         _, told = await node.send("GET", "/admin/config")
         body = json.dumps({"if_version": 0, "topology": told["topology"]}).encode()
         status, problem = await node.send("PUT", "/admin/config", body)
         assert (status, problem["reason"]) == (503, "store_unreachable")
         assert (await node.send("GET", "/admin/config"))[1]["version"] == 0
-
-    served(check, store=ConfigurationStore(f"redis://127.0.0.1:{free_row(1)}", "test"))

@@ -2,8 +2,6 @@
 another unit, or is left out. No node runs here: its parts are told what has happened.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The metrics of several nodes on one page."""
 
-from __future__ import annotations
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -28,8 +26,3 @@ def test_the_samples_of_a_family_stand_together():
     assert ended == [1.0, 2.0]
     heads = [line for line in page.splitlines() if line.startswith("# TYPE")]
     assert len(heads) == len(set(heads))
-
-
-def test_one_page_is_what_it_was():
-    page = page_of(1, waiting=3)
-    assert merged([page]) == page

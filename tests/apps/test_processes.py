@@ -1,7 +1,5 @@
 """One process of several that are a cluster: its turn to serve neighbors."""
 
-from __future__ import annotations
-
 import asyncio
 import select
 import subprocess

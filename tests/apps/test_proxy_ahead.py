@@ -2,8 +2,6 @@
 there is never much of it; behind a refusal it is thrown away, for a while.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -20,10 +18,9 @@ MANY = 300
 PADDING = b"X-Padding: " + b"x" * 10_000
 
 
-def test_of_what_comes_behind_a_request_under_way_little_is_read():
+async def test_of_what_comes_behind_a_request_under_way_little_is_read():
     """And all of it is answered later, in its order."""
-
-    async def check(here):
+    async with in_front() as here:
         go = asyncio.Event()
 
         async def held(talk, head, _):
@@ -54,17 +51,14 @@ def test_of_what_comes_behind_a_request_under_way_little_is_read():
         bodies = [(await client.answer()).body for _ in range(MANY + 1)]
         assert bodies == [b"/first", *(b"/%d" % number for number in range(MANY))]
 
-    in_front(check)
-
 
 REFUSED = post(b"Content-Length: five")
 
 
 @pytest.mark.parametrize("raw", [REFUSED, post(b"Content-Length: 60000000")])
-def test_who_sends_on_behind_a_refusal_is_read_on_and_told(raw):
+async def test_who_sends_on_behind_a_refusal_is_read_on_and_told(raw):
     """However much it is: a connection that closes meanwhile is reset, and the answer lost."""
-
-    async def check(here):
+    async with in_front() as here:
         client = await here.client()
         client.writer.write(raw)
         (connection,) = here.doors["a"].connections
@@ -79,5 +73,3 @@ def test_who_sends_on_behind_a_refusal_is_read_on_and_told(raw):
         client.close()
         await until(lambda: connection not in here.doors["a"].connections)
         assert here.service.seen == []
-
-    in_front(check)

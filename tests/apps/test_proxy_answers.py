@@ -1,7 +1,5 @@
 """Answers of a service through its door: as they are, as they come, and those that lie."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.model.routes import Route
@@ -20,7 +18,7 @@ FEW = 2
 
 
 @HOPS
-def test_the_answer_comes_as_it_is(hops):
+async def test_the_answer_comes_as_it_is(hops):
     answers = {
         b"HTTP/1.1 203 Odd reason\r\nX-a: 1\r\nset-cookie: b\r\nSet-Cookie: c\r\n"
         b"Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\n\x1f\x8b\x00": b"\x1f\x8b\x00",
@@ -36,8 +34,7 @@ def test_the_answer_comes_as_it_is(hops):
         b"HTTP/1.1 100 Continue\r\n\r\n" + OK: b"ok",
         b"HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n": b"",
     }
-
-    async def check(here):
+    async with in_front(hops) as here:
         for answer, body in answers.items():
             here.service.answer = answer
             before = len(here.service.seen)
@@ -51,14 +48,11 @@ def test_the_answer_comes_as_it_is(hops):
             assert read.get(b"spillover-path") == "a,b"[: 1 + 2 * hops]
             assert len(here.service.seen) == before + 1, "it was retried"
 
-    in_front(check, hops)
-
 
 @pytest.mark.parametrize("routes", [(), (Route(path="/", unqueued=True),)])
-def test_early_hints_come_before_the_answer_to_who_can_read_them(routes):
+async def test_early_hints_come_before_the_answer_to_who_can_read_them(routes):
     hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nConnection: X\r\nX: y\r\n\r\n"
-
-    async def check(here):
+    async with in_front(cluster={"routes": routes}) as here:
         here.service.answer = b"HTTP/1.1 100 Continue\r\n\r\n" + 2 * hints + OK
         client = await here.client()
         for _ in range(2):  # the next one on the same connection, too
@@ -72,14 +66,11 @@ def test_early_hints_come_before_the_answer_to_who_can_read_them(routes):
             assert (read.status, read.body, read.is_whole) == (200, b"ok", True)
         assert (await here.ask(get(version=b"1.0"))).status == 200
 
-    in_front(check, cluster={"routes": routes})
-
 
 @HOPS
-def test_a_location_does_not_lead_past_the_door(hops):
+async def test_a_location_does_not_lead_past_the_door(hops):
     """Services make it of the host that they are asked for and the port that they listen on."""
-
-    async def check(here):
+    async with in_front(hops) as here:
         own = here.service.url
         port = own.rpartition(":")[2]
         for said, location in (
@@ -102,16 +93,14 @@ def test_a_location_does_not_lead_past_the_door(hops):
                 is_moved = location != said and (b"door" in host or "door" not in said)
                 assert read.get(b"location") == (location if is_moved else said), (said, host)
 
-    in_front(check, hops)
-
 
 @HOPS
-def test_an_answer_that_ends_with_its_connection(hops):
+async def test_an_answer_that_ends_with_its_connection(hops):
     async def close(talk, *_):
         await talk.say(b"HTTP/1.1 200 OK\r\n\r\nabc", b"def")
         return False
 
-    async def check(here):
+    async with in_front(hops) as here:
         here.service.answer = close
         read = await here.ask(get())
         assert (read.body, read.is_whole) == (b"abcdef", True)
@@ -119,12 +108,10 @@ def test_an_answer_that_ends_with_its_connection(hops):
         read = await here.ask(get(version=b"1.0"))
         assert (read.body, read.get(b"connection")) == (b"abcdef", "close")
 
-    in_front(check, hops)
-
 
 @HOPS
-def test_trailers_where_both_sides_can(hops):
-    async def check(here):
+async def test_trailers_where_both_sides_can(hops):
+    async with in_front(hops) as here:
         here.service.answer = (
             b"HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n"
             b"2\r\nab\r\n0\r\nX-Sum: 1\r\n\r\n"
@@ -138,11 +125,9 @@ def test_trailers_where_both_sides_can(hops):
         read = await here.ask(get())
         assert (read.body, read.trailers, read.get(b"trailer")) == (b"ab", (), "")
 
-    in_front(check, hops)
-
 
 @HOPS
-def test_a_service_that_lies_before_anything_begins(hops):
+async def test_a_service_that_lies_before_anything_begins(hops):
     async def hang_up(talk, *_):
         talk.reset()
 
@@ -157,8 +142,7 @@ def test_a_service_that_lies_before_anything_begins(hops):
         "another protocol": b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
         "a reset": hang_up,
     }
-
-    async def check(here):
+    async with in_front(hops) as here:
         # Through a hop those that say the most.
         for name in ("interim answers for ever", "a head of 1 MiB") if hops else lies:
             lie = lies[name]
@@ -175,11 +159,9 @@ def test_a_service_that_lies_before_anything_begins(hops):
             here.service.answer = OK
             assert (await here.ask(get())).body == b"ok", name
 
-    in_front(check, hops)
-
 
 @HOPS
-def test_what_begins_and_does_not_come_whole_is_reset(hops):
+async def test_what_begins_and_does_not_come_whole_is_reset(hops):
     async def begin(talk, head, _):
         lie = LIES[head.split(b" ")[1][1:].decode()]
         await talk.say(lie)
@@ -191,8 +173,7 @@ def test_what_begins_and_does_not_come_whole_is_reset(hops):
         "bad-chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n",
         "bad-trailers": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n: a\r\n\r\n",
     }
-
-    async def check(here):
+    async with in_front(hops) as here:
         here.service.answer = begin
         versions = (b"1.1",) if hops else (b"1.1", b"1.0")
         names = list(LIES)[: FEW if hops else None]
@@ -205,12 +186,10 @@ def test_what_begins_and_does_not_come_whole_is_reset(hops):
         await until(lambda: here["a"].ledger.home["failed"] == len(names) * len(versions))
         assert here["a"].ledger.home["done"] == 0
 
-    in_front(check, hops)
-
 
 @HOPS
-def test_a_client_that_never_reads_stops_the_service(hops):
-    async def check(here):
+async def test_a_client_that_never_reads_stops_the_service(hops):
+    async with in_front(hops) as here:
         sent = 0
 
         async def endless(talk, *_):
@@ -239,8 +218,6 @@ def test_a_client_that_never_reads_stops_the_service(hops):
         assert connection.transport.get_write_buffer_size() < 1_048_576
         client.close()
         await until(lambda: here["a"].ledger.home["cancelled"] == 1)
-
-    in_front(check, hops)
 
 
 BUSY = b"HTTP/1.1 429 Much\r\nRetry-After: 0\r\nX-Mine: a\r\nContent-Length: 4\r\n\r\nbusy"

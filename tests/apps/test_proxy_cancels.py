@@ -1,8 +1,6 @@
 """Clients of a door that leave at random instants, over any number of hops: nothing of their
 requests is left anywhere. `make soak` has 10 000 of them leave."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from pathlib import Path

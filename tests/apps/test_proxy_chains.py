@@ -6,8 +6,6 @@ request, and a request that some relay read otherwise would be answered to someb
 nobody. `make soak` goes through no, one and two hops, else it is one of them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from contextlib import asynccontextmanager
@@ -16,7 +14,7 @@ from functools import partial
 import pytest
 
 from spillover.core.overflow.events import ServersDown
-from support import federation, relays
+from support import relays
 from support.passed_requests import REFUSED, SEEN, get
 from support.proxy_doors import Client, doors
 
@@ -129,19 +127,16 @@ REFUSED_BY = {
 
 @pytest.mark.parametrize("hops", [0, 1, 2] if EACH_WAY else [1])
 @pytest.mark.parametrize("place", ["before", "behind"])
-def test_everybody_reads_the_same_requests(kind, place, hops):
-    async def main():
-        async with chain(kind, place, hops) as way:
-            for name, (_, raw) in REFUSED.items():
-                seen, _ = await way.carry(name, raw)
-                passed = READINGS if place == "before" else {b"GET /behind\n"}
-                assert set(seen) <= passed, name
-            for name, (raw, start, _, body) in SEEN.items():
-                seen, answers = await way.carry(name, raw)
-                if seen[:1] != [read_as(start, body)]:
-                    assert (name in REFUSED_BY[kind], answers[0].status) == (True, 400), name
-
-    federation.run(main)
+async def test_everybody_reads_the_same_requests(kind, place, hops):
+    async with chain(kind, place, hops) as way:
+        for name, (_, raw) in REFUSED.items():
+            seen, _ = await way.carry(name, raw)
+            passed = READINGS if place == "before" else {b"GET /behind\n"}
+            assert set(seen) <= passed, name
+        for name, (raw, start, _, body) in SEEN.items():
+            seen, answers = await way.carry(name, raw)
+            if seen[:1] != [read_as(start, body)]:
+                assert (name in REFUSED_BY[kind], answers[0].status) == (True, 400), name
 
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -183,15 +178,12 @@ CUT = {
 
 @pytest.mark.parametrize("hops", [0, 1, 2] if EACH_WAY else [0])
 @pytest.mark.parametrize("place", ["before", "behind"])
-def test_everybody_reads_the_same_answers(kind, place, hops):
-    async def main():
-        async with chain(kind, place, hops) as way:
-            for name, (said, status, body) in ANSWERS.items():
-                read = await way.bring(said)
-                assert (read[-1].status, read[-1].body) == (status, body), name
-                assert read[-1].is_whole, name
-            for name, said in CUT.items():
-                read = await way.bring(said)
-                assert not [one for one in read if one.status == 200 and one.is_whole], name
-
-    federation.run(main)
+async def test_everybody_reads_the_same_answers(kind, place, hops):
+    async with chain(kind, place, hops) as way:
+        for name, (said, status, body) in ANSWERS.items():
+            read = await way.bring(said)
+            assert (read[-1].status, read[-1].body) == (status, body), name
+            assert read[-1].is_whole, name
+        for name, said in CUT.items():
+            read = await way.bring(said)
+            assert not [one for one in read if one.status == 200 and one.is_whole], name

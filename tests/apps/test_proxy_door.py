@@ -1,7 +1,5 @@
 """The door of a service: what comes in as it may come, and what the service sees of it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 
@@ -22,7 +20,7 @@ HOPS = pytest.mark.parametrize("hops", [0, 1])
 
 
 @pytest.mark.parametrize("hops", [0, 1, 2])
-def test_the_service_sees_the_same_request_or_none(hops):
+async def test_the_service_sees_the_same_request_or_none(hops):
     """Also where its head has come before."""
 
     async def check_seen(here):
@@ -35,7 +33,7 @@ def test_the_service_sees_the_same_request_or_none(hops):
             assert (first, without_way(others), seen_body) == (start, lines, body), name
             here.service.seen.clear()
 
-    async def check(here):
+    async with in_front(hops) as here:
         await check_seen(here)
         for name, (status, raw) in REFUSED.items():
             read = await here.ask(raw)
@@ -47,11 +45,9 @@ def test_the_service_sees_the_same_request_or_none(hops):
             assert here.service.seen == [], name
         await check_seen(here)
 
-    in_front(check, hops)
-
 
 @pytest.mark.parametrize("hops", [0, 1, 2])
-def test_heads_that_have_come_before_are_answered_as_the_first_ones(hops):
+async def test_heads_that_have_come_before_are_answered_as_the_first_ones(hops):
     """Whatever the length of what is asked and answered, and whoever else says something like it on
     the same connection."""
 
@@ -62,7 +58,7 @@ def test_heads_that_have_come_before_are_answered_as_the_first_ones(hops):
             lines, len(body), told))  # fmt: skip
         return True
 
-    async def check(here):
+    async with in_front(hops) as here:
         here.service.answer = echo
         client = await here.client()
         ids = set()
@@ -89,12 +85,10 @@ def test_heads_that_have_come_before_are_answered_as_the_first_ones(hops):
             assert (old.body, old.get(b"connection")) == (b"hello", "close")
         assert told(await client.ask(get(b"Content-Length: ")))["status"] == 400
 
-    in_front(check, hops)
-
 
 @HOPS
-def test_a_client_that_leaves_closes_the_services_connection(hops):
-    async def check(here):
+async def test_a_client_that_leaves_closes_the_services_connection(hops):
+    async with in_front(hops) as here:
         begun = asyncio.Event()
 
         async def stream(talk, *_):
@@ -113,11 +107,9 @@ def test_a_client_that_leaves_closes_the_services_connection(hops):
             await until(lambda gone=gone: here.service.gone == gone + 1)
         await until(lambda: here["a"].ledger.home["cancelled"] == 2)
 
-    in_front(check, hops)
 
-
-def test_a_client_that_closes_its_half_in_midstream_gets_all_of_it():
-    async def check(here):
+async def test_a_client_that_closes_its_half_in_midstream_gets_all_of_it():
+    async with in_front() as here:
         go_on = asyncio.Event()
 
         async def stream(talk, *_):
@@ -137,15 +129,13 @@ def test_a_client_that_closes_its_half_in_midstream_gets_all_of_it():
         assert rest.lstrip(b"0") == b"2\r\ncd\r\n0\r\n\r\n"
         assert begun.endswith(b"2\r\nab\r\n")
 
-    in_front(check)
-
 
 def shown(holder):
     return b"Proxy-Authorization: Bearer " + SECRETS.get(holder, holder).encode()
 
 
-def test_an_api_token_is_shown_as_to_a_proxy_and_goes_no_further():
-    async def check(here):
+async def test_an_api_token_is_shown_as_to_a_proxy_and_goes_no_further():
+    async with in_front(access=access_of_tests()) as here:
         for lines, status, reason in (
             ((b"A: b",), 407, "proxy_unauthenticated"),
             ((shown("unknown"),), 407, "proxy_unauthenticated"),
@@ -165,13 +155,10 @@ def test_an_api_token_is_shown_as_to_a_proxy_and_goes_no_further():
         assert b"\r\nAuthorization: Bearer of-the-service\r\n" in head
         assert b"roxy-" not in head
 
-    in_front(check, access=access_of_tests())
 
-
-def test_requests_in_a_pipeline_are_answered_though_its_half_is_closed():
+async def test_requests_in_a_pipeline_are_answered_though_its_half_is_closed():
     """Those that came whole. What is there of another one is nobody's."""
-
-    async def check(here):
+    async with in_front() as here:
         go_on = asyncio.Event()
 
         async def tell(talk, head, _):
@@ -195,13 +182,10 @@ def test_requests_in_a_pipeline_are_answered_though_its_half_is_closed():
             assert len(here.service.seen) == before + 3
         await until(lambda: not any(c.is_gone is False for c in here.doors["a"].connections))
 
-    in_front(check)
 
-
-def test_bodies_are_read_only_where_there_is_room():
+async def test_bodies_are_read_only_where_there_is_room():
     """Told before they are read, or as they come; what is there of them counts."""
-
-    async def check(here):
+    async with in_front(cluster={"held_limit_bytes": HELD_LIMIT_BYTES_MIN}) as here:
         moving = here["a"].shell.room.moving
         for lines, body in (
             ((b"Content-Length: 100000",), b""),
@@ -221,8 +205,6 @@ def test_bodies_are_read_only_where_there_is_room():
         clients[0].writer.write(b"x")
         assert (await clients[0].answer()).status == 200
 
-    in_front(check, cluster={"held_limit_bytes": HELD_LIMIT_BYTES_MIN})
-
 
 @pytest.mark.parametrize(
     ("said", "tells"),
@@ -240,10 +222,10 @@ def test_bodies_are_read_only_where_there_is_room():
         ((b"event: a\n", b"da"), False),
     ],
 )
-def test_last_words_are_said_between_two_events_alone(said, tells):
+async def test_last_words_are_said_between_two_events_alone(said, tells):
     """Within one they would be taken for more of it, and break who reads it."""
+    async with in_front(cluster={"routes": (Route(path="/", sse_error_event=True),)}) as here:
 
-    async def check(here):
         async def break_off(talk, *_):
             await talk.say(
                 b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -261,8 +243,6 @@ def test_last_words_are_said_between_two_events_alone(said, tells):
         assert words.startswith(b'data: {"error":{"message":"') == tells
         assert words.endswith(b"}}\n\n") == tells
 
-    in_front(check, cluster={"routes": (Route(path="/", sse_error_event=True),)})
-
 
 @pytest.mark.parametrize(
     ("trusted", "is_told"),
@@ -275,10 +255,9 @@ def test_last_words_are_said_between_two_events_alone(said, tells):
     ],
 )
 @HOPS
-def test_who_is_trusted_tells_the_way_up_to_the_door(hops, trusted, is_told):
+async def test_who_is_trusted_tells_the_way_up_to_the_door(hops, trusted, is_told):
     """A balancer that takes TLS off says so, and nothing that a node adds contradicts it."""
-
-    async def check(here):
+    async with in_front(hops, cluster={"trusted_proxies": trusted}) as here:
         for _ in range(2):
             assert await here.ask(get(b"X-Forwarded-For: 1.2.3.4", b"X-Forwarded-Proto: https"))
             head, _ = here.service.seen.pop()
@@ -289,11 +268,9 @@ def test_who_is_trusted_tells_the_way_up_to_the_door(hops, trusted, is_told):
             assert (b"x-forwarded-proto: http" in lines) != is_told
             assert any(line.startswith(b"forwarded:") for line in lines) != is_told
 
-    in_front(check, hops, cluster={"trusted_proxies": trusted})
 
-
-def test_a_body_is_asked_for_and_bounded():
-    async def check(here):
+async def test_a_body_is_asked_for_and_bounded():
+    async with in_front(cluster={"passed_body_limit_bytes": 100}) as here:
         client = await here.client()
         client.writer.write(post(LENGTH, b"Expect: 100-continue", body=b""))
         assert (await client.answer()).status == 100
@@ -315,17 +292,15 @@ def test_a_body_is_asked_for_and_bounded():
         ):
             assert (await here.ask(post(*lines, body=body))).status == 200
 
-    in_front(check, cluster={"passed_body_limit_bytes": 100})
 
-
-def test_routes_say_what_requests_do_not():
+async def test_routes_say_what_requests_do_not():
     routes = (
         Route(path="/health", unqueued=True),
         Route(path="/slow", methods=("GET",), deadline_ms=50),
         Route(path="/events", sse_error_event=True),
     )
+    async with in_front(cluster={"routes": routes}) as here:
 
-    async def check(here):
         async def serve(talk, head, _):
             match head.split(b" ")[1]:
                 case b"/health":
@@ -356,20 +331,17 @@ def test_routes_say_what_requests_do_not():
         assert (words, error["type"], error["code"]) == (b"", "server_error", "handler_failed")
         assert "closed the connection" in error["message"]
 
-    in_front(check, cluster={"routes": routes})
 
-
-def test_the_api_of_the_node_sends_requests_to_the_door():
-    async def check(here):
+async def test_the_api_of_the_node_sends_requests_to_the_door():
+    async with in_front(cluster={"proxy_url": "http://proxy.example:9000"}) as here:
         status, _, body = await here["a"].send("POST", "/requests", b'{"payload": 1}')
         assert (status, body["reason"]) == (422, "invalid")
         assert "http://proxy.example:9000" in body["detail"]
 
-    in_front(check, cluster={"proxy_url": "http://proxy.example:9000"})
 
+async def test_a_door_that_leads_back_to_itself_is_a_loop():
+    async with in_front() as here:
 
-def test_a_door_that_leads_back_to_itself_is_a_loop():
-    async def check(here):
         async def around(talk, head, _):
             read = await here.ask(head)
             await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n%d" % read.status)
@@ -379,13 +351,10 @@ def test_a_door_that_leads_back_to_itself_is_a_loop():
         assert (await here.ask(get())).body == b"508"
         assert len(here.service.seen) == 1
 
-    in_front(check)
 
-
-def test_last_words_are_no_part_of_a_coded_body():
+async def test_last_words_are_no_part_of_a_coded_body():
     """A reader of gzip would take them for garbage, or read on."""
-
-    async def check(here):
+    async with in_front(cluster={"routes": (Route(path="/", sse_error_event=True),)}) as here:
         for coding, tells in ((b"gzip", False), (b"identity", True), (b"br, gzip", False)):
 
             async def break_off(talk, *_, coding=coding):
@@ -401,11 +370,9 @@ def test_last_words_are_no_part_of_a_coded_body():
             assert not read.is_whole
             assert (b'data: {"error":' in read.body) == tells, coding
 
-    in_front(check, cluster={"routes": (Route(path="/", sse_error_event=True),)})
-
 
 @pytest.mark.parametrize("name", ["{}", "{:08x}-0000-4000-8000-000000000000"])
-def test_things_that_are_numbered_are_one_kind_and_their_failures_no_sites(name):
+async def test_things_that_are_numbered_are_one_kind_and_their_failures_no_sites(name):
     """One client asks for one after the other, and the service fails each; others do well."""
 
     async def fail_items(talk, head, _):
@@ -413,7 +380,7 @@ def test_things_that_are_numbered_are_one_kind_and_their_failures_no_sites(name)
         await talk.say(b"HTTP/1.1 %b\r\nContent-Length: 2\r\n\r\nok" % status)
         return True
 
-    async def check(here):
+    async with in_front() as here:
         here.service.answer = fail_items
         client = await here.client()
         for _ in range(5):
@@ -423,5 +390,3 @@ def test_things_that_are_numbered_are_one_kind_and_their_failures_no_sites(name)
             assert (await client.ask(get(target=target))).status == 500
             assert (await client.ask(get(target=b"/well"))).status == 200
             assert not here["a"].shell.machine.health.degraded
-
-    in_front(check)

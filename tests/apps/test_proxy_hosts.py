@@ -1,7 +1,5 @@
 """Which `Host` a service gets: the client's, that of its URL, or one that operators name."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -24,10 +22,10 @@ def lines_of(head, name):
 
 @pytest.mark.parametrize("hops", [0, 1])
 @pytest.mark.parametrize("host", ["pass", "url", NAMED])
-def test_the_service_gets_the_host_that_is_said(hops, host):
+async def test_the_service_gets_the_host_that_is_said(hops, host):
     """Of known heads, other ones, and old clients that tell none; the client's is told besides."""
-
-    async def check(here):
+    each = {"b": {"servers": 4}} if hops else {}
+    async with in_front(hops, cluster={"host": host}, each=each) as here:
         own = here.service.url.removeprefix("http://").encode()
         told = {"pass": b"h", "url": own}.get(host, host.encode())
         for raw in (get(), get(), post(b"Content-Length: 5"), get(b"Te: trailers")):
@@ -38,9 +36,6 @@ def test_the_service_gets_the_host_that_is_said(hops, host):
         assert (await here.ask(get(host=b"", version=b"1.0"))).status == 200
         told = own if host == "pass" else told
         assert lines_of(here.service.seen.pop()[0], b"host") == [b"Host: " + told]
-
-    each = {"b": {"servers": 4}} if hops else {}
-    in_front(check, hops, cluster={"host": host}, each=each)
 
 
 def test_each_of_several_urls_gets_its_own_and_a_name_is_what_is_proven():

@@ -1,7 +1,5 @@
 """Requests to a service under one key: at the same time, and one right after the other."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -15,11 +13,10 @@ HOPS = pytest.mark.parametrize("hops", [0, 1])
 
 
 @HOPS
-def test_a_key_that_was_given_up_can_be_used_again_at_once(hops):
+async def test_a_key_that_was_given_up_can_be_used_again_at_once(hops):
     """Before the node knows that the first client has gone, and before the recall has come back.
     Who gives up waiting is forgotten, and where the first one gets its answer once is enough."""
-
-    async def check(here):
+    async with in_front(hops) as here:
         begun, go_on = asyncio.Event(), asyncio.Event()
 
         async def answer(talk, head, _):
@@ -57,5 +54,3 @@ def test_a_key_that_was_given_up_can_be_used_again_at_once(hops):
         assert (await waiting[1].answer()).status == 409
         await until(lambda: shell.room.moving.bytes == 0 and len(shell.requests.waiters) == 0)
         assert len(here.service.seen) == 11
-
-    in_front(check, hops)

@@ -2,8 +2,6 @@
 be given the answer to another one's request.
 """
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import asynccontextmanager
 
@@ -15,18 +13,18 @@ from spillover.core.overflow.events import SoFar
 from spillover.live.handlers.proxy.known import WrittenHeads
 from spillover.live.http1.heads import read_request
 from spillover.model.passed import PassedHead
-from support.federation import run, until
+from support.federation import until
 from support.passed_requests import get, post
 from support.proxy_doors import in_front
 
 STRAY = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"
 
 
-def test_an_answer_that_was_held_back_and_is_empty_ends_once():
+async def test_an_answer_that_was_held_back_and_is_empty_ends_once():
     """In chunks, where an empty one is the last."""
     says_no = b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    async with in_front(cluster={"not_run_statuses": (503,)}) as here:
 
-    async def check(here):
         async def answer(talk, head, _):
             ok = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
             await talk.say(says_no if b"/busy" in head else ok)
@@ -39,13 +37,10 @@ def test_an_answer_that_was_held_back_and_is_empty_ends_once():
         read = await client.ask(get())
         assert (read.start, read.body) == (b"HTTP/1.1 200 OK", b"ok")
 
-    in_front(check, cluster={"not_run_statuses": (503,)})
 
-
-def test_what_a_service_says_unasked_is_the_answer_to_no_request():
+async def test_what_a_service_says_unasked_is_the_answer_to_no_request():
     """It comes on an idle connection in the turn in which a request takes that."""
-
-    async def check(here):
+    async with in_front(cluster={"servers": 4}) as here:
         talks = []
 
         async def answer(talk, head, _):
@@ -67,8 +62,6 @@ def test_what_a_service_says_unasked_is_the_answer_to_no_request():
             for read, path in zip(answers, (first, second), strict=True):
                 assert read.body == path or read.status == 408
 
-    in_front(check, cluster={"servers": 4})
-
 
 @asynccontextmanager
 async def hasty_service(_):
@@ -89,17 +82,14 @@ async def hasty_service(_):
             writer.close()
 
 
-def test_what_an_early_answer_has_left_of_its_request_stands_before_no_other():
+async def test_what_an_early_answer_has_left_of_its_request_stands_before_no_other():
     """It is still to be sent on that connection: another request goes on another one."""
-
-    async def check(here):
+    async with in_front(between=hasty_service) as here:
         client = await here.client()
         body = b"x" * (8 << 20)
         raw = post(b"Content-Length: %d" % len(body), body=body)
         assert (await client.ask(raw)).body == b"ok"
         assert (await client.ask(get())).body == b"ok"
-
-    in_front(check, between=hasty_service)
 
 
 class Line:
@@ -148,25 +138,21 @@ class Flow:
         ([], [(b"X", b"y\r\n\r\nHTTP/1.1 200 OK")]),
     ],
 )
-def test_what_a_neighbor_says_and_nobody_reads_alike_is_broken_off(fields, trailers):
+async def test_what_a_neighbor_says_and_nobody_reads_alike_is_broken_off(fields, trailers):
     """Lines that some clients take for a header that frames the answer, and others do not."""
     line = Line()
-
-    async def main():
-        head = b"GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: TE\r\n"
-        answer = PassedAnswer(None, line, read_request(head), WrittenHeads())
-        answer.own_name = "x"
-        answer.begin(PassedHead(200, b"OK", tuple(fields)), SoFar(("a",), 0, 0, 0), Flow())
-        answer.piece(b"hello")
-        answer.end(tuple(trailers), None)
-
-    run(main)
+    head = b"GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: TE\r\n"
+    answer = PassedAnswer(None, line, read_request(head), WrittenHeads())
+    answer.own_name = "x"
+    answer.begin(PassedHead(200, b"OK", tuple(fields)), SoFar(("a",), 0, 0, 0), Flow())
+    answer.piece(b"hello")
+    answer.end(tuple(trailers), None)
     assert line.is_reset
     assert b"\r\n0\r\n" not in line.out
     assert all(name not in line.out for name, _ in [*fields, *trailers] if name.endswith(b" "))
 
 
-def test_a_head_that_cannot_be_sent_lets_no_page_read_and_no_event_follow():
+async def test_a_head_that_cannot_be_sent_lets_no_page_read_and_no_event_follow():
     """What a neighbor has made up would be written into errors to other pages, as lines of ours."""
     line, origins = Line(), Origins()
     head = read_request(b"GET / HTTP/1.1\r\nHost: a\r\nOrigin: https://app.example\r\n")
@@ -176,13 +162,9 @@ def test_a_head_that_cannot_be_sent_lets_no_page_read_and_no_event_follow():
         (b"Access-Control-Allow-Origin", b"*"),
         (b"Access-Control-Allow-Methods", b"GET\r\nSet-Cookie: a=b"),
     )
-
-    async def main():
-        answer = PassedAnswer(None, line, head, WrittenHeads())
-        answer.own_name, answer.page, answer.tells_events = "x", page, True
-        answer.begin(PassedHead(200, b"OK", fields), SoFar(("a",), 0, 0, 0), Flow())
-
-    run(main)
+    answer = PassedAnswer(None, line, head, WrittenHeads())
+    answer.own_name, answer.page, answer.tells_events = "x", page, True
+    answer.begin(PassedHead(200, b"OK", fields), SoFar(("a",), 0, 0, 0), Flow())
     assert (line.is_reset, line.out, page.may_read()) == (True, b"", ())
 
 

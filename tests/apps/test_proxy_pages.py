@@ -1,8 +1,6 @@
 """Pages in browsers at a service's door: they can read errors of the node where the service lets
 them read its answers, and a full queue does not break what browsers ask before (CORS)."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.overflow.events import ServersDown
@@ -34,10 +32,10 @@ SHOWN = "proxy-status, retry-after, spillover-request-id, x-should-retry"
 
 
 @pytest.mark.parametrize("hops", [0, 1])
-def test_errors_of_ours_can_be_read_where_the_service_lets_its_answers_be_read(hops):
+async def test_errors_of_ours_can_be_read_where_the_service_lets_its_answers_be_read(hops):
     """By the very origin that it named, with cookies if it said so, or by all."""
+    async with in_front(hops) as here:
 
-    async def check(here):
         async def answer(talk, head, _):
             lines = b""
             for origin in (APP, OTHER):
@@ -75,19 +73,17 @@ def test_errors_of_ours_can_be_read_where_the_service_lets_its_answers_be_read(h
         read = await here.ask(get(b"Spillover-Deadline-Ms: 1"))
         assert (read.status, cors(read)) == (504, nothing)
 
-    in_front(check, hops)
-
 
 async def hang(talk, *_):
     await talk.until_closed()
 
 
-def test_a_preflight_is_answered_while_nothing_else_is():
+async def test_a_preflight_is_answered_while_nothing_else_is():
     """Beside a full queue by the service; as it was last, or as operators say, where that is not
     there. It takes no server, and is no request of the ledger."""
     granted = ALLOWED % APP + b"Access-Control-Allow-Methods: PUT\r\nAccess-Control-Max-Age: 9\r\n"
+    async with in_front(cluster={"servers": 1, "queue_limit": 1}) as here:
 
-    async def check(here):
         async def answer(talk, head, _):
             if head.startswith(b"OPTIONS"):
                 await talk.say(b"HTTP/1.1 204 No Content\r\n%b\r\n" % granted)
@@ -120,11 +116,9 @@ def test_a_preflight_is_answered_while_nothing_else_is():
         for client in clients:
             client.close()
 
-    in_front(check, cluster={"servers": 1, "queue_limit": 1})
 
-
-def test_operators_may_name_origins_before_the_service_has_answered():
-    async def check(here):
+async def test_operators_may_name_origins_before_the_service_has_answered():
+    async with in_front() as here:
         here.service.answer = hang
         door = here.doors["a"]
         door._origins._allowed = frozenset({APP})
@@ -136,5 +130,3 @@ def test_operators_may_name_origins_before_the_service_has_answered():
         assert (read.status, asked) == (204, ["PUT", "x-a, x-b"])
         assert cors(read) == [APP.decode(), "", "", "origin"]
         assert cors(await here.ask(of_page(late, origin=OTHER))) == [""] * 4
-
-    in_front(check)

@@ -2,8 +2,6 @@
 service takes is none of it.
 """
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -33,10 +31,9 @@ def _looked_at_often(monkeypatch):
         ("body_s", post(b"Transfer-Encoding: chunked", body=b"5\r\nhel"), "body_too_slow"),
     ],
 )
-def test_what_has_begun_and_does_not_come_whole_is_408(bound, said, reason):
+async def test_what_has_begun_and_does_not_come_whole_is_408(bound, said, reason):
     """And the connection is closed; the service hears nothing of it."""
-
-    async def check(here):
+    async with in_front(bounds=Bounds(**{bound: SHORT_S})) as here:
         client = await here.client()
         begun_s = time.monotonic()
         read = await client.ask(said)
@@ -48,14 +45,11 @@ def test_what_has_begun_and_does_not_come_whole_is_408(bound, said, reason):
         assert await client.reader.read() == b""
         assert here.service.seen == []
 
-    in_front(check, bounds=Bounds(**{bound: SHORT_S}))
-
 
 @pytest.mark.parametrize("asked", [0, 1, 2])
-def test_a_connection_on_which_nothing_is_said_is_closed_without_a_word(asked):
+async def test_a_connection_on_which_nothing_is_said_is_closed_without_a_word(asked):
     """Before the first request, and after any."""
-
-    async def check(here):
+    async with in_front() as here:
         client = await here.client()
         for _ in range(asked):
             assert (await client.ask(get())).body == b"ok"
@@ -67,5 +61,3 @@ def test_a_connection_on_which_nothing_is_said_is_closed_without_a_word(asked):
         assert await client.reader.read() == b""
         assert time.monotonic() - begun_s >= SHORT_S
         await until(lambda: not door.connections)
-
-    in_front(check)

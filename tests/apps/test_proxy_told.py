@@ -1,7 +1,5 @@
 """What operators are told of requests at the door of a service: a line in the log, and counters."""
 
-from __future__ import annotations
-
 import logging
 from types import SimpleNamespace
 
@@ -77,15 +75,14 @@ def line_of(caplog):
 
 @pytest.mark.parametrize("hops", [0, 1])
 @pytest.mark.parametrize("scene", SCENES)
-def test_what_came_of_a_request_and_why_is_told(caplog, scene, hops):
+async def test_what_came_of_a_request_and_why_is_told(caplog, scene, hops):
     """Where it ran elsewhere, too; and no secret of its query."""
     answer, request, line, failed, end = SCENES[scene]
     line = dict(line)
     cause = line.get("cause")
     if hops and scene == "too late":
         line["cause"] = cause = "neighbor"  # which nobody has asked yet
-
-    async def check(here):
+    async with in_front(hops, cluster={"routes": ROUTES, "passed_idle_ms": 300.0}) as here:
         here.service.answer = answer
         with caplog.at_level(logging.INFO, REQUESTS_LOGGER):
             read = await here.ask(request, "POST")
@@ -112,8 +109,6 @@ def test_what_came_of_a_request_and_why_is_told(caplog, scene, hops):
         assert counted(runs, "upstream_requests_total") == {(end, here.service.url + "/"): 1}
         assert counted(runs, "upstream_up") == {(here.service.url + "/",): 1}
 
-    in_front(check, hops, cluster={"routes": ROUTES, "passed_idle_ms": 300.0})
-
 
 @pytest.mark.parametrize(
     ("request_", "line", "count"),
@@ -130,10 +125,9 @@ def test_what_came_of_a_request_and_why_is_told(caplog, scene, hops):
          ("GET", "/v1/", "2xx")),
     ],
 )  # fmt: skip
-def test_what_is_never_decided_is_told_too(caplog, request_, line, count):
+async def test_what_is_never_decided_is_told_too(caplog, request_, line, count):
     """Labels are those of the configuration and of a fixed set, whatever clients send."""
-
-    async def check(here):
+    async with in_front(cluster={"routes": ROUTES}) as here:
         with caplog.at_level(logging.INFO, REQUESTS_LOGGER):
             await here.ask(request_)
             await until(lambda: REQUESTS_LOGGER in [one.name for one in caplog.records])
@@ -141,13 +135,9 @@ def test_what_is_never_decided_is_told_too(caplog, request_, line, count):
         assert told | line == told
         assert counted(here["a"], "http_requests_total") == {count: 1}
 
-    in_front(check, cluster={"routes": ROUTES})
 
-
-def test_without_the_option_no_line_is_made(caplog):
-    async def check(here):
+async def test_without_the_option_no_line_is_made(caplog):
+    async with in_front(cluster={"routes": ROUTES}) as here:
         await here.ask(chat(LENGTH), "POST")
         assert counted(here["a"], "http_requests_total") == {("POST", "/v1/", "2xx"): 1}
-
-    in_front(check, cluster={"routes": ROUTES})
     assert not [one for one in caplog.records if one.name == REQUESTS_LOGGER]

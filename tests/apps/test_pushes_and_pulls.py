@@ -1,8 +1,6 @@
 """What a node shows of pushes, pulls and shadows: `/state`, `/federation`, `/explain`, `/metrics`,
 the console. On nodes that really push and pull."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import asynccontextmanager
 

@@ -79,28 +79,24 @@ def test_a_consumer_that_dies_before_it_has_read_its_object_gives_it_back(size_b
 
 
 @pytest.mark.parametrize("when", ["just now", "before it was heard"])
-def test_an_object_of_a_peer_is_not_taken_for_a_consumer_that_has_gone(when: str) -> None:
+async def test_an_object_of_a_peer_is_not_taken_for_a_consumer_that_has_gone(when: str) -> None:
     """It would be away for the visibility time, though the next turn of the loop ends the call."""
+    settings = ProducerSettings(id="p1", buffers=1, visibility_s=9.0)
+    shell = QueueShell(settings, {"p2": "http://127.0.0.1:9"}, None, "http://127.0.0.1:9")
+    gone: asyncio.Future[Callable[[], None]] = asyncio.get_running_loop().create_future()
 
-    async def story() -> None:
-        settings = ProducerSettings(id="p1", buffers=1, visibility_s=9.0)
-        shell = QueueShell(settings, {"p2": "http://127.0.0.1:9"}, None, "http://127.0.0.1:9")
-        gone: asyncio.Future[Callable[[], None]] = asyncio.get_running_loop().create_future()
+    def taken(ref: int) -> ev.Taken:
+        return ev.Taken(ref, "a take", "c", 1, {"p1": 1.0}, False, shell.now_s + 9.0)
 
-        def taken(ref: int) -> ev.Taken:
-            return ev.Taken(ref, "a take", "c", 1, {"p1": 1.0}, False, shell.now_s + 9.0)
+    def watch(leave: Callable[[], None]) -> None:
+        gone.set_result(leave)
+        if when == "before it was heard":
+            leave()
 
-        def watch(leave: Callable[[], None]) -> None:
-            gone.set_result(leave)
-            if when == "before it was heard":
-                leave()
-
-        asking = asyncio.create_task(shell.ask(taken, watch, ev.TakeGone))
-        (await gone)()
-        offer = ev.Offer("a take", "p2", "a grant", 1)
-        assert not shell.ask_now(lambda ref: ev.OfferCame(ref, offer)).taken
-        assert isinstance(await asking, int)
-        assert not shell.machine.takes
-        await shell.close()
-
-    asyncio.run(story())
+    asking = asyncio.create_task(shell.ask(taken, watch, ev.TakeGone))
+    (await gone)()
+    offer = ev.Offer("a take", "p2", "a grant", 1)
+    assert not shell.ask_now(lambda ref: ev.OfferCame(ref, offer)).taken
+    assert isinstance(await asking, int)
+    assert not shell.machine.takes
+    await shell.close()

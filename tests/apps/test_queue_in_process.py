@@ -82,95 +82,77 @@ async def running(**given: Any) -> AsyncIterator[Running]:
             await asyncio.wait_for(serving, LIMIT_S)
 
 
-def test_consumers_reach_it_where_it_was_told_that_they_do() -> None:
+async def test_consumers_reach_it_where_it_was_told_that_they_do() -> None:
     """Behind a proxy that is not where it listens."""
-
-    async def main() -> None:
-        async with running(url="http://outside.example:9") as one:
-            assert one.told_url == "http://outside.example:9"
-            state = await one.state()
-            assert state["url"] == state["producers"]["p1"] == "http://outside.example:9"
-
-    asyncio.run(main())
+    async with running(url="http://outside.example:9") as one:
+        assert one.told_url == "http://outside.example:9"
+        state = await one.state()
+        assert state["url"] == state["producers"]["p1"] == "http://outside.example:9"
 
 
-def test_each_answer_of_one_that_drains_is_the_last_of_its_connection() -> None:
+async def test_each_answer_of_one_that_drains_is_the_last_of_its_connection() -> None:
     """And who asks nothing is let go of."""
-
-    async def main() -> None:
-        async with running() as one:
-            port = int(one.told_url.rpartition(":")[2])
-            opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-            (reader, writer), (idle, idle_writer) = opened
-            assert (await one.ask("put", b"x")).status == 201
-            writer.write(b"POST /admin/drain HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-            answer = await asyncio.wait_for(reader.read(), LIMIT_S)
-            assert b"connection: close\r\n" in answer
-            assert await asyncio.wait_for(idle.read(), LIMIT_S) == b""
-            for one_writer in (writer, idle_writer):
-                one_writer.close()
-
-    asyncio.run(main())
+    async with running() as one:
+        port = int(one.told_url.rpartition(":")[2])
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        (reader, writer), (idle, idle_writer) = opened
+        assert (await one.ask("put", b"x")).status == 201
+        writer.write(b"POST /admin/drain HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        answer = await asyncio.wait_for(reader.read(), LIMIT_S)
+        assert b"connection: close\r\n" in answer
+        assert await asyncio.wait_for(idle.read(), LIMIT_S) == b""
+        for one_writer in (writer, idle_writer):
+            one_writer.close()
 
 
-def test_an_error_of_its_own_is_how_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_of_its_own_is_how_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever watches over it would take it for one that was told to end."""
 
     def broken(*_: Any) -> None:
         raise RuntimeError("a bug")
 
-    async def main() -> None:
-        async with running() as one:
-            monkeypatch.setattr(QueueHistory, "did", broken)
-            assert (await one.ask("put", b"x")).status == 500
-            with pytest.raises(RuntimeError, match="a bug"):
-                await asyncio.wait_for(one.serving, LIMIT_S)
-
-    asyncio.run(main())
+    async with running() as one:
+        monkeypatch.setattr(QueueHistory, "did", broken)
+        assert (await one.ask("put", b"x")).status == 500
+        with pytest.raises(RuntimeError, match="a bug"):
+            await asyncio.wait_for(one.serving, LIMIT_S)
 
 
-def test_sighup_has_api_tokens_read_at_once(
+async def test_sighup_has_api_tokens_read_at_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It is how one that has leaked is shut out."""
     monkeypatch.setattr(token_files, "LOOK_S", 3600.0)
     file = tmp_path / "tokens.yaml"
     file.write_text(dump_api_token(new_api_token("one", "first", "shop", [Role.READ])))
+    files = TokenFiles([str(file)])
+    async with running(token_files=files) as one:
 
-    async def main() -> None:
-        files = TokenFiles([str(file)])
-        async with running(token_files=files) as one:
+        def status(secret: str) -> int:
+            headers = {"Authorization": f"Bearer {secret}"}
+            answer: Answer = call(f"{one.producer.url}/state", headers=headers)
+            return answer.status
 
-            def status(secret: str) -> int:
-                headers = {"Authorization": f"Bearer {secret}"}
-                answer: Answer = call(f"{one.producer.url}/state", headers=headers)
-                return answer.status
-
-            assert await asyncio.to_thread(status, "first") == 200
-            file.write_text(dump_api_token(new_api_token("two", "second", "shop", [Role.READ])))
-            signal.raise_signal(signal.SIGHUP)
-            await until(lambda: [token.name for token in files.tokens] == ["two"])
-            assert await asyncio.to_thread(status, "first") == 401
-            assert await asyncio.to_thread(status, "second") == 200
-
-    asyncio.run(main())
+        assert await asyncio.to_thread(status, "first") == 200
+        file.write_text(dump_api_token(new_api_token("two", "second", "shop", [Role.READ])))
+        signal.raise_signal(signal.SIGHUP)
+        await until(lambda: [token.name for token in files.tokens] == ["two"])
+        assert await asyncio.to_thread(status, "first") == 401
+        assert await asyncio.to_thread(status, "second") == 200
 
 
-def test_a_page_that_looks_on_is_told_the_end_and_does_not_put_it_off() -> None:
+async def test_a_page_that_looks_on_is_told_the_end_and_does_not_put_it_off() -> None:
     def rest(line: socket.socket) -> bytes:
         told = b""
         while part := line.recv(65_536):
             told += part
         return told
 
-    async def main() -> None:
-        async with running() as one:
-            with closing(connected(one.producer.url)) as line:
-                line.sendall(b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % EVENTS_PATH.encode())
-                said = await asyncio.to_thread(line.recv, 65_536)
-                assert said.startswith(b"HTTP/1.1 200 ")
-                signal.raise_signal(signal.SIGTERM)
-                told = await asyncio.to_thread(rest, line)
-                assert told.endswith(b"0\r\n\r\n"), "it is not cut off"
-
-    asyncio.run(main())
+    async with running() as one:
+        with closing(connected(one.producer.url)) as line:
+            line.sendall(b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % EVENTS_PATH.encode())
+            said = await asyncio.to_thread(line.recv, 65_536)
+            assert said.startswith(b"HTTP/1.1 200 ")
+            signal.raise_signal(signal.SIGTERM)
+            told = await asyncio.to_thread(rest, line)
+            assert told.endswith(b"0\r\n\r\n"), "it is not cut off"

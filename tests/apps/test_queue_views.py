@@ -5,7 +5,8 @@ milliseconds, and of each the right one. No server runs here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from spillover.apps.queue.views import About, queue_state
 from spillover.core.queue import events as ev
@@ -18,18 +19,15 @@ ABOUT = About("http://outside.example:9", 1_000_000)
 WAITS_S = 0.03
 
 
-def with_producer(story: Callable[[QueueShell], Awaitable[None]]) -> None:
+@asynccontextmanager
+async def a_producer() -> AsyncIterator[QueueShell]:
     """Run it with a producer p1 of two places, which gives an object twice at most."""
-
-    async def main() -> None:
-        settings = ProducerSettings(id="p1", buffers=2, visibility_s=20.0, deliveries_max=2)
-        shell = QueueShell(settings, {}, None, ABOUT.url)
-        try:
-            await story(shell)
-        finally:
-            await shell.close()
-
-    asyncio.run(main())
+    settings = ProducerSettings(id="p1", buffers=2, visibility_s=20.0, deliveries_max=2)
+    shell = QueueShell(settings, {}, None, ABOUT.url)
+    try:
+        yield shell
+    finally:
+        await shell.close()
 
 
 async def put(shell: QueueShell, content: bytes, content_type: str = "text/plain") -> int:
@@ -62,8 +60,8 @@ class Waited:
         return least_ms * 1e3 - 0.06 <= told_ms <= most_ms * 1e3 + 0.06
 
 
-def test_how_long_an_object_a_take_and_its_probe_have_waited() -> None:
-    async def story(shell: QueueShell) -> None:
+async def test_how_long_an_object_a_take_and_its_probe_have_waited() -> None:
+    async with a_producer() as shell:
         before_s = shell.now_s
         taking = take(shell, "mine")
         await until(lambda: shell.machine.parked_probes)
@@ -90,5 +88,3 @@ def test_how_long_an_object_a_take_and_its_probe_have_waited() -> None:
         assert waited.is_told_by(state.oldest_ms["object"])
         assert (state.takes, state.parked, state.buffered, state.granted) == (0, 0, 1, 1)
         assert (state.produced, state.memory_bytes) == (2, 2)
-
-    with_producer(story)

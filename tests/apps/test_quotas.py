@@ -1,9 +1,8 @@
 """Quotas of tenants at a running node. What a quota allows is tested in `core.overflow`."""
 
-from __future__ import annotations
-
 import asyncio
 import json
+from contextlib import asynccontextmanager
 
 from spillover.apps.http.access import Access, ApiTokens
 from spillover.inputs.api_tokens import new_api_token, parse_api_tokens
@@ -36,18 +35,16 @@ def tokens_of(shop, bank="{}"):
     return parse_api_tokens({"t": json.dumps(entries) + "\n"})
 
 
-def with_node(nodes, check, shop, *ids, **fields):
-    async def main():
-        tokens = tokens_of(shop, {})
-        topology = nodes.topology_of(*(ids or ("a",)), **fields)
-        access = Access(ApiTokens(tokens))
-        async with nodes.Federation(topology, access=access) as federation:
-            tenants = {c: Tenants(n.shell, tokens) for c, n in federation.nodes.items()}
-            await check(federation, tenants)
-            for node in federation.nodes.values():
-                node.shell.requests.home.quotas.check()
-
-    nodes.run(main)
+@asynccontextmanager
+async def a_node(nodes, shop, *ids, **fields):
+    tokens = tokens_of(shop, {})
+    topology = nodes.topology_of(*(ids or ("a",)), **fields)
+    access = Access(ApiTokens(tokens))
+    async with nodes.Federation(topology, access=access) as federation:
+        tenants = {c: Tenants(n.shell, tokens) for c, n in federation.nodes.items()}
+        yield federation, tenants
+        for node in federation.nodes.values():
+            node.shell.requests.home.quotas.check()
 
 
 async def post(node, who, payload=LONG, *headers):
@@ -65,8 +62,8 @@ async def metric(node, name, **labels):
     return next(iter(found.values()))
 
 
-def test_what_is_too_much_is_429_and_says_which_limit(nodes):
-    async def check(federation, _):
+async def test_what_is_too_much_is_429_and_says_which_limit(nodes):
+    async with a_node(nodes, {"max_queued": 1}) as (federation, _):
         node = federation["a"]
         for number in range(2):  # one runs, one waits
             status, _, _ = await post(node, SHOP, LONG, ASYNC, (b"idempotency-key", b"%d" % number))
@@ -89,11 +86,9 @@ def test_what_is_too_much_is_429_and_says_which_limit(nodes):
         assert (await node.send("DELETE", "/requests/1", headers=SHOP))[0] == 200
         assert (await post(node, SHOP, LONG, ASYNC))[0] == 202
 
-    with_node(nodes, check, {"max_queued": 1})
 
-
-def test_other_quotas_count_at_once_and_labels_stay_bounded(nodes):
-    async def check(federation, tenants):
+async def test_other_quotas_count_at_once_and_labels_stay_bounded(nodes):
+    async with a_node(nodes, {"max_running": 1}) as (federation, tenants):
         node = federation["a"]
         assert (await post(node, SHOP, LONG, ASYNC))[0] == 202
         assert (await post(node, SHOP))[0] == 429
@@ -104,13 +99,10 @@ def test_other_quotas_count_at_once_and_labels_stay_bounded(nodes):
         response = await node.client.request("GET", "/metrics", headers=READER, timeout_s=5.0)
         assert b'tenant="shop"' not in response.body
 
-    with_node(nodes, check, {"max_running": 1})
 
-
-def test_a_tenant_has_as_many_sessions_as_its_quota_says(nodes):
+async def test_a_tenant_has_as_many_sessions_as_its_quota_says(nodes):
     """And its clients that come again have their own places."""
-
-    async def check(federation, tenants):
+    async with a_node(nodes, {"max_sessions": 1}) as (federation, _):
         node = federation["a"]
         access = node.server.config.app._doors.access
 
@@ -141,5 +133,3 @@ def test_a_tenant_has_as_many_sessions_as_its_quota_says(nodes):
         other.cancel()
         await nodes.until(lambda: node.shell.requests.home.quotas.uses["bank"].sessions == 0)
         assert node.shell.requests.home.quotas.uses["shop"].sessions == 0
-
-    with_node(nodes, check, {"max_sessions": 1})

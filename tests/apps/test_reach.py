@@ -1,7 +1,5 @@
 """What a service says where others than its machine can reach it."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

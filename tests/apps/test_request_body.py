@@ -1,7 +1,5 @@
 """Large bodies are read another way, and come to the same."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from hypothesis import example, given, settings

@@ -2,8 +2,6 @@
 cluster that runs it for another, and at its end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 

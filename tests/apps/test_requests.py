@@ -1,7 +1,5 @@
 """`POST /requests` as a client sees it: the answer, every refusal, deadlines, cancellation."""
 
-from __future__ import annotations
-
 import gzip
 import json
 
@@ -15,15 +13,14 @@ def body(payload=None, **fields):
     return json.dumps({"payload": payload, **fields}).encode()
 
 
-def with_node(nodes, check, **cluster):
-    """Run `check(node)` on one node without neighbors."""
-    nodes.with_node(check, clusters={"a": cluster}, payload_limit_bytes=1000)
+def a_node(nodes, **cluster):
+    """One without neighbors."""
+    return nodes.alone(clusters={"a": cluster}, payload_limit_bytes=1000)
 
 
-def test_the_answer_has_the_contracts_shape(nodes):
+async def test_the_answer_has_the_contracts_shape(nodes):
     """Result, where it ran, the way it took, and what it cost in milliseconds."""
-
-    async def check(node):
+    async with a_node(nodes) as node:
         status, headers, answer = await node.send("POST", "/requests", body({"service_ms": 3}))
         assert status == 200
         assert headers[b"content-type"] == JSON.encode()
@@ -35,13 +32,10 @@ def test_the_answer_has_the_contracts_shape(nodes):
         assert set(timing) == TIMING
         assert timing["total"] == timing["queued"] + timing["network"] + timing["service"] == 3.0
 
-    with_node(nodes, check)
 
-
-def test_names_come_back_as_they_were_given(nodes):
+async def test_names_come_back_as_they_were_given(nodes):
     """In the body as text, in headers as UTF-8; the key alone, the id alone, or both."""
-
-    async def check(node):
+    async with a_node(nodes) as node:
         for name in ("plain", "a b/c?d", "100%", "Köln-7", "注文"):
             key, id_ = [(b"Idempotency-Key", name.encode())], {"id": name}
             for headers, fields in ((key, {}), ((), id_), (key, id_)):
@@ -49,8 +43,6 @@ def test_names_come_back_as_they_were_given(nodes):
                 status, sent, answer = await node.send("POST", "/requests", content, headers)
                 assert (status, answer["id"]) == (200, name)
                 assert sent[b"spillover-request-id"].decode() == name
-
-    with_node(nodes, check)
 
 
 INVALID_BODIES = [
@@ -96,10 +88,9 @@ INVALID_HEADERS = [
 ]
 
 
-def test_bad_requests_are_invalid_in_one_line(nodes):
+async def test_bad_requests_are_invalid_in_one_line(nodes):
     """Whatever is wrong, the answer is a problem with the reason `invalid`, and the node lives."""
-
-    async def check(node):
+    async with a_node(nodes) as node:
         tries = [(bad, ()) for bad in INVALID_BODIES]
         tries += [(body(1), [header]) for header in INVALID_HEADERS]
         tries += [(body(1, id="x"), [(b"Idempotency-Key", b"y")])]
@@ -116,10 +107,8 @@ def test_bad_requests_are_invalid_in_one_line(nodes):
         assert problem["id"] == "known"
         assert node.ledger.home["accepted"] == 0
 
-    with_node(nodes, check)
 
-
-def test_headers_that_contradict_each_other_are_invalid(nodes):
+async def test_headers_that_contradict_each_other_are_invalid(nodes):
     """The same twice says the same; lines of preferences are one list."""
     given = {
         b"Idempotency-Key": (b"known", b"other"),
@@ -127,8 +116,7 @@ def test_headers_that_contradict_each_other_are_invalid(nodes):
         b"Spillover-Type": (b"t", b"u"),
         b"Spillover-Priority": (b"1", b"2"),
     }
-
-    async def check(node):
+    async with a_node(nodes) as node:
         key = (b"Idempotency-Key", b"known")
         for name, (value, other) in given.items():
             twice = [key, (name, value), (name, other)]
@@ -144,8 +132,6 @@ def test_headers_that_contradict_each_other_are_invalid(nodes):
             assert (await node.send("POST", "/requests", body(1), prefer))[0] == 202
         traces = [(b"traceparent", b"x"), (b"traceparent", b"y")]
         assert (await node.send("POST", "/requests", body(1), traces))[0] == 200
-
-    with_node(nodes, check)
 
 
 async def test_headers_from_outside_that_speak_of_the_way_change_nothing(nodes):
@@ -202,10 +188,9 @@ async def test_a_priority_is_carried_and_shown_nowhere(nodes):
         assert "priority" not in json.dumps([*views, *told])
 
 
-def test_too_large_bodies_are_413_and_the_connection_lives(nodes):
+async def test_too_large_bodies_are_413_and_the_connection_lives(nodes):
     """The rest is read and thrown away, so that the client gets to read why."""
-
-    async def check(node):
+    async with a_node(nodes) as node:
         room = 1000 - len(body("", id="full"))
         for more, answered in ((0, 200), (1, 413)):
             content = body("x" * (room + more), id="full")
@@ -221,13 +206,10 @@ def test_too_large_bodies_are_413_and_the_connection_lives(nodes):
         _, sent, _ = await node.send("POST", "/requests", b"x" * 2000, key)
         assert sent[b"spillover-request-id"] == b"known"
 
-    with_node(nodes, check)
 
-
-def test_draining_refuses_and_resuming_accepts(nodes):
+async def test_draining_refuses_and_resuming_accepts(nodes):
     """202 at once, then drained; what runs is finished; after resume all is as before."""
-
-    async def check(node):
+    async with a_node(nodes) as node:
         held = node.post({"service_ms": 1000})
         await nodes.until(lambda: node.machine.servers.busy == 1)
         status, _, state = await node.send("POST", "/admin/drain")
@@ -242,14 +224,11 @@ def test_draining_refuses_and_resuming_accepts(nodes):
         assert (status, state["draining"], state["drained"]) == (200, False, False)
         assert (await node.send("POST", "/requests", body(1)))[0] == 200
 
-    with_node(nodes, check)
-
 
 @pytest.mark.parametrize("deadline_ms", [b"0", b"60"])
-def test_deadlines_end_in_504(nodes, deadline_ms):
+async def test_deadlines_end_in_504(nodes, deadline_ms):
     """Expired on arrival, waiting or running: 504, and the server is free again."""
-
-    async def check(node):
+    async with a_node(nodes) as node:
         headers = [(b"Spillover-Deadline-Ms", deadline_ms)]
         running = node.client.request(
             "POST", "/requests", headers=headers, body=body({"service_ms": 5000}), timeout_s=5
@@ -265,14 +244,11 @@ def test_deadlines_end_in_504(nodes, deadline_ms):
         assert node.ledger.home["expired"] == 2
         assert node.machine.servers.busy == len(node.machine.servers.stuck) == 0
 
-    with_node(nodes, check)
 
-
-def test_client_libraries_are_told_what_must_not_be_sent_again_by_itself(nodes):
+async def test_client_libraries_are_told_what_must_not_be_sent_again_by_itself(nodes):
     """What may have run, and has no key: openai-python ran a job three times. What was refused,
     also since it would be late, has not run."""
-
-    async def check(node):
+    async with a_node(nodes, queue_limit=2, service_ms=400) as node:
         late = [(b"Spillover-Deadline-Ms", b"50")]
         keyed = [*late, (b"Idempotency-Key", b"k")]
         long = body({"service_ms": 400})
@@ -291,13 +267,10 @@ def test_client_libraries_are_told_what_must_not_be_sent_again_by_itself(nodes):
         assert (status, sent.get(b"x-should-retry")) == (429, None)
         assert {(await one).status for one in (held, *queued)} == {200}
 
-    with_node(nodes, check, queue_limit=2, service_ms=400)
 
-
-def test_what_is_wrong_with_a_body_that_is_no_json_is_said_in_words(nodes):
+async def test_what_is_wrong_with_a_body_that_is_no_json_is_said_in_words(nodes):
     """Parsers speak of truncated data, or of a byte that no decoder takes."""
-
-    async def check(node):
+    async with a_node(nodes) as node:
         packed = gzip.compress(b'{"payload": 1}')
         coded = "not compressed, since no Content-Encoding is read, got {}"
         half = "half of a surrogate pair ({})"
@@ -322,5 +295,3 @@ def test_what_is_wrong_with_a_body_that_is_no_json_is_said_in_words(nodes):
                     assert told in problem["detail"], content
         plain = [(b"Content-Encoding", b"identity")]
         assert (await node.send("POST", "/requests", body(1), plain))[0] == 200
-
-    with_node(nodes, check)

@@ -1,17 +1,16 @@
 """What operators are told of `POST /requests`: a line in the log of each, and counters."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
 import sys
+from contextlib import asynccontextmanager
 from types import ModuleType
 
 import pytest
 
 from spillover.live.process.logs import REQUESTS_LOGGER
-from support.federation import Federation, run, topology_of
+from support.federation import Federation, topology_of
 from support.proxy_doors import counted
 
 
@@ -38,13 +37,11 @@ def told(caplog):
     return [one.msg.fields for one in caplog.records if one.name == REQUESTS_LOGGER]
 
 
-def with_node(check, **cluster):
-    async def main():
-        cluster.setdefault("handler", "python:told_jobs:run")
-        async with Federation(topology_of("a", clusters={"a": cluster})) as nodes:
-            await check(nodes["a"])
-
-    run(main)
+@asynccontextmanager
+async def a_node(**cluster):
+    cluster.setdefault("handler", "python:told_jobs:run")
+    async with Federation(topology_of("a", clusters={"a": cluster})) as nodes:
+        yield nodes["a"]
 
 
 @pytest.mark.parametrize(
@@ -58,10 +55,11 @@ def with_node(check, **cluster):
          {"status": 422, "outcome": "refused", "cause": "invalid"}, None),
     ],
 )  # fmt: skip
-def test_each_request_has_a_line_and_is_counted(caplog, jobs, payload, headers, line, failure):
+async def test_each_request_has_a_line_and_is_counted(
+    caplog, jobs, payload, headers, line, failure
+):
     caplog.set_level(logging.INFO, REQUESTS_LOGGER)
-
-    async def check(node):
+    async with a_node() as node:
         sent = body(payload)
         status, *_ = await node.send("POST", "/requests", sent, headers)
         (fields,) = told(caplog)
@@ -73,5 +71,3 @@ def test_each_request_has_a_line_and_is_counted(caplog, jobs, payload, headers, 
         label = ("POST", "/requests", f"{status // 100}xx")
         assert counted(node, "http_requests_total") == {label: 1}
         assert counted(node, "failures_total") == ({failure: 1} if failure else {})
-
-    with_node(check)

@@ -1,7 +1,5 @@
 """The cold routes of a node: state, explanation, health, metrics, OpenAPI, and wrong paths."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,9 +1,8 @@
 """A name after a failure: the same request under it runs again, once at a time."""
 
-from __future__ import annotations
-
 import json
 import sys
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -39,26 +38,22 @@ def flaky(monkeypatch):
     return handler
 
 
-def with_node(nodes, check, *, limit=None, **fields):
-    """Run `check(node)` on one cluster whose handler is the flaky one."""
-
-    async def main():
-        cluster = {"handler": "python:flaky_of_tests:run", "service_ms": 1.0}
-        if limit is not None:
-            cluster["queue_limit"] = limit
-        topology = nodes.topology_of("a", clusters={"a": cluster}, **fields)
-        async with nodes.Federation(topology) as federation:
-            node = federation["a"]
-            await check(node)
-            node.shell.room.kept.check()
-
-    nodes.run(main)
+@asynccontextmanager
+async def a_node(nodes, *, limit=None, **fields):
+    """The node of one cluster whose handler is the flaky one."""
+    cluster = {"handler": "python:flaky_of_tests:run", "service_ms": 1.0}
+    if limit is not None:
+        cluster["queue_limit"] = limit
+    topology = nodes.topology_of("a", clusters={"a": cluster}, **fields)
+    async with nodes.Federation(topology) as federation:
+        node = federation["a"]
+        yield node
+        node.shell.room.kept.check()
 
 
-def test_what_failed_runs_again_and_what_is_done_does_not(nodes, flaky):
+async def test_what_failed_runs_again_and_what_is_done_does_not(nodes, flaky):
     """By key or id. Each run is one accepted request of the ledger."""
-
-    async def check(node):
+    async with a_node(nodes) as node:
         for number in range(3):
             status, headers, problem = await node.send("POST", "/requests", body(1), keyed())
             assert (status, problem["reason"]) == (502, "handler_failed")
@@ -73,5 +68,3 @@ def test_what_failed_runs_again_and_what_is_done_does_not(nodes, flaky):
         home = node.ledger.home
         assert (home["accepted"], home["failed"], home["done"]) == (4, 3, 1)
         assert len(node.shell.room.kept) == 1
-
-    with_node(nodes, check)

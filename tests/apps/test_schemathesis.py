@@ -5,8 +5,6 @@ Checked of each answer: no 500, a status and a content type that are described, 
 What single routes mean is tested in the other files of this directory.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

@@ -1,7 +1,5 @@
 """A node as a process of its own: how it begins, how it is told to end, and how it does."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """Clients that have sessions at nodes: what they are told, who is let in, and where they go."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

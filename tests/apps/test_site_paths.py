@@ -1,8 +1,6 @@
 """Which node of a site answers a request, where others may know its name and some cannot be asked:
 a name never has two owners since a question was not answered (decision 0049)."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from types import SimpleNamespace

@@ -2,8 +2,6 @@
 what those get that are allowed. What real browsers send is written down here by hand.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

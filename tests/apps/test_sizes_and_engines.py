@@ -1,7 +1,5 @@
 """Nodes whose clients say how large their requests are, and whose engines say what they run."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.model.engine_load import EngineSource

@@ -2,8 +2,6 @@
 second: nobody fills the disk of a node by what it logs of him.
 """
 
-from __future__ import annotations
-
 import importlib
 import logging
 

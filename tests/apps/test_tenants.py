@@ -1,10 +1,9 @@
 """Tenants own the names of their requests: at home, at neighbors, in answers, cancels and stories.
 Who may come in at all is in `test_doors`."""
 
-from __future__ import annotations
-
 import asyncio
 import json
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -24,13 +23,11 @@ def keyed(who, name="order-7", **more):
     return [*who, *((k.encode(), v.encode()) for k, v in headers.items())]
 
 
-def with_nodes(nodes, check, *ids, **fields):
-    async def main():
-        topology = nodes.topology_of(*(ids or ("a",)), **fields)
-        async with nodes.Federation(topology, access=access_of_tests()) as federation:
-            await check(federation)
-
-    nodes.run(main)
+@asynccontextmanager
+async def some_nodes(nodes, *ids, **fields):
+    topology = nodes.topology_of(*(ids or ("a",)), **fields)
+    async with nodes.Federation(topology, access=access_of_tests()) as federation:
+        yield federation
 
 
 def body(payload):
@@ -54,8 +51,8 @@ def test_an_id_is_of_a_tenant_and_a_name(tenant):
     assert request_id_of("shop", "x") != request_id_of("", "shop/x")
 
 
-def test_two_tenants_may_use_the_same_name_and_get_their_own_answers(nodes):
-    async def check(federation):
+async def test_two_tenants_may_use_the_same_name_and_get_their_own_answers(nodes):
+    async with some_nodes(nodes) as federation:
         node = federation["a"]
         _, _, first = await post(node, SHOP, {"service_ms": 1, "of": "shop"})
         status, sent, second = await post(node, BANK, {"service_ms": 1, "of": "bank"})
@@ -72,11 +69,9 @@ def test_two_tenants_may_use_the_same_name_and_get_their_own_answers(nodes):
         assert (await post(node, BANK, {"service_ms": 2}))[0] == 409
         assert node.ledger.home["done"] == 2
 
-    with_nodes(nodes, check)
 
-
-def test_another_tenants_requests_cannot_be_seen_or_cancelled(nodes):
-    async def check(federation):
+async def test_another_tenants_requests_cannot_be_seen_or_cancelled(nodes):
+    async with some_nodes(nodes) as federation:
         node = federation["a"]
         status, sent, _ = await post(node, SHOP, LONG, prefer="respond-async")
         assert (status, sent[b"location"]) == (202, b"/requests/order-7")
@@ -97,14 +92,11 @@ def test_another_tenants_requests_cannot_be_seen_or_cancelled(nodes):
         status, _, shown = await node.send("DELETE", "/requests/order-7", headers=SHOP)
         assert (status, shown["state"]) == (200, "cancelled")
 
-    with_nodes(nodes, check)
 
-
-def test_a_tenant_is_that_of_the_api_token_whatever_is_said(nodes):
+async def test_a_tenant_is_that_of_the_api_token_whatever_is_said(nodes):
     """Neither a header nor a field of the body, nor a name that looks like another tenant's."""
     said = {"spillover-tenant": "bank", "tenant": "bank", "x-tenant": "bank"}
-
-    async def check(federation):
+    async with some_nodes(nodes) as federation:
         node = federation["a"]
         assert (await post(node, SHOP, {"service_ms": 1}, **said))[0] == 200
         assert (await post(node, SHOP, {"service_ms": 1}, name="bank/order-8"))[0] == 200
@@ -114,13 +106,11 @@ def test_a_tenant_is_that_of_the_api_token_whatever_is_said(nodes):
         told = json.dumps({"payload": 1, "tenant": "bank"}).encode()
         assert (await node.send("POST", "/requests", told, SHOP))[0] == 422
 
-    with_nodes(nodes, check)
 
-
-def test_a_request_is_its_tenants_at_a_neighbor_too(nodes):
+async def test_a_request_is_its_tenants_at_a_neighbor_too(nodes):
     """It goes there with its tenant, and is told there, and cancelled, to that one alone."""
-
-    async def check(federation):
+    clusters = {"a": {"queue_limit": 0}, "b": {"servers": 4}}
+    async with some_nodes(nodes, "a", "b", clusters=clusters) as federation:
         a, b = federation["a"], federation["b"]
         await post(a, SHOP, LONG, name="in-the-way", prefer="respond-async")
         assert (await post(a, SHOP, LONG, prefer="respond-async"))[0] == 202
@@ -138,12 +128,9 @@ def test_a_request_is_its_tenants_at_a_neighbor_too(nodes):
         assert b.ledger.foreign["cancelled"] == 1
         assert await look(b, SHOP) == (404, "unknown_request")
 
-    clusters = {"a": {"queue_limit": 0}, "b": {"servers": 4}}
-    with_nodes(nodes, check, "a", "b", clusters=clusters)
 
-
-def test_made_names_are_of_their_tenant_too(nodes):
-    async def check(federation):
+async def test_made_names_are_of_their_tenant_too(nodes):
+    async with some_nodes(nodes) as federation:
         node = federation["a"]
         async_ = [*SHOP, (b"prefer", b"respond-async")]
         _, _, shown = await node.send("POST", "/requests", body({"service_ms": 1}), async_)
@@ -151,11 +138,9 @@ def test_made_names_are_of_their_tenant_too(nodes):
         assert (await look(node, BANK, shown["id"]))[0] == 404
         assert (await look(node, SHOP, shown["id"]))[0] == 200
 
-    with_nodes(nodes, check)
 
-
-def test_clients_of_two_tenants_may_have_sessions_of_one_name(nodes):
-    async def check(federation):
+async def test_clients_of_two_tenants_may_have_sessions_of_one_name(nodes):
+    async with some_nodes(nodes) as federation:
         node = federation["a"]
         sessions = [
             asyncio.ensure_future(
@@ -176,18 +161,14 @@ def test_clients_of_two_tenants_may_have_sessions_of_one_name(nodes):
         await node.send("DELETE", "/session?client=c", headers=SHOP)
         await sessions[0]
 
-    with_nodes(nodes, check)
 
-
-def test_the_console_tells_nobody_the_names_of_tenants(nodes):
-    async def check(federation):
+async def test_the_console_tells_nobody_the_names_of_tenants(nodes):
+    async with some_nodes(nodes) as federation:
         node = federation["a"]
         await post(node, SHOP, {"service_ms": 1})
         shown = await node.server.config.app.cold.made().state.console.broadcast._look()
         assert len(json.loads(shown)["decisions"]) == 1
         assert b"order-7" not in shown
-
-    with_nodes(nodes, check)
 
 
 async def test_services_behind_a_node_can_tell_tenants_names_apart(nodes):
@@ -204,11 +185,10 @@ async def test_services_behind_a_node_can_tell_tenants_names_apart(nodes):
     assert not [one for one in seen if "authorization" in one]
 
 
-def test_work_that_was_let_in_goes_on_when_its_api_token_is_revoked(nodes):
+async def test_work_that_was_let_in_goes_on_when_its_api_token_is_revoked(nodes):
     """Who waits for it is answered; nobody else asks with that API token any more. The name stays
     the tenant's, and whoever else has an API token of it gets the answer."""
-
-    async def check(federation):
+    async with some_nodes(nodes) as federation:
         node = federation["a"]
         access = node.server.config.app._doors.access
         secret = "another of the same tenant"  # noqa: S105 - of this test
@@ -230,5 +210,3 @@ def test_work_that_was_let_in_goes_on_when_its_api_token_is_revoked(nodes):
         status, sent, _ = await post(node, bearer(secret), {"service_ms": 300})
         assert (status, sent[b"spillover-replayed"]) == (200, b"true")
         assert await look(node, BANK) == (404, "unknown_request")
-
-    with_nodes(nodes, check)

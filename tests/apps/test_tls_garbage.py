@@ -3,8 +3,6 @@ minds. 1 000 beginnings, and 500 requests behind a handshake that are none; 100 
 SPILLOVER_SOAK_S in the environment.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import ssl
@@ -146,16 +144,12 @@ def test_malformed_requests_behind_a_handshake_leave_nothing(tmp_path):
     run(main, limit_s=LIMIT_S)
 
 
-def test_a_server_name_that_is_no_text(tmp_path, capfd):
+async def test_a_server_name_that_is_no_text(tmp_path, capfd):
     """Is looked at by nobody, and nothing is said of it."""
-
-    async def main():
-        async with SecureFederation(topology_of("a"), directory=tmp_path) as alone:
-            port = int(alone["a"].url.rpartition(":")[2])
-            await _knock(port, _hello_of_a_client(b"name").replace(b"name", b"\xd5ame"))
-            assert (await alone["a"].post()).status == 200
-
-    run(main)
+    async with SecureFederation(topology_of("a"), directory=tmp_path) as alone:
+        port = int(alone["a"].url.rpartition(":")[2])
+        await _knock(port, _hello_of_a_client(b"name").replace(b"name", b"\xd5ame"))
+        assert (await alone["a"].post()).status == 200
     assert "UnicodeDecodeError" not in capfd.readouterr().err
 
 

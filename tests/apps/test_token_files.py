@@ -1,7 +1,5 @@
 """Files of API tokens that change while a node runs: the last good ones count, and it is told."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading
@@ -38,105 +36,87 @@ def warnings(caplog):
     return [one.msg.fields["reason"] for one in caplog.records if one.levelname == "WARNING"]
 
 
-def test_a_changed_file_counts_and_a_bad_one_does_not(file, caplog):
-    async def check():
-        files = TokenFiles([str(file)])
-        told = []
-        files.on_change = told.append
+async def test_a_changed_file_counts_and_a_bad_one_does_not(file, caplog):
+    caplog.set_level(logging.INFO)
+    files = TokenFiles([str(file)])
+    told = []
+    files.on_change = told.append
+    await files.look()
+    assert told == []
+    file.write_text(entry("one", "first") + entry("two", "second"))
+    await files.look()
+    assert [len(tokens) for tokens in told] == [2]
+    assert knows(files, "second")
+    file.write_text(entry("two", "second") + "- {name: third, sha256: 12, roles: [read]}\n")
+    for _ in range(3):
         await files.look()
-        assert told == []
-        file.write_text(entry("one", "first") + entry("two", "second"))
-        await files.look()
-        assert [len(tokens) for tokens in told] == [2]
-        assert knows(files, "second")
-        file.write_text(entry("two", "second") + "- {name: third, sha256: 12, roles: [read]}\n")
-        for _ in range(3):
-            await files.look()
-        assert knows(files, "first")
-        assert knows(files, "second")
-        file.unlink()
-        await files.look()
-        assert knows(files, "first")
-        file.write_text(entry("two", "second"))
-        await files.look()
-        assert not knows(files, "first")
-        assert [len(tokens) for tokens in told] == [2, 1]
-
-    with caplog.at_level(logging.INFO):
-        asyncio.run(check())
+    assert knows(files, "first")
+    assert knows(files, "second")
+    file.unlink()
+    await files.look()
+    assert knows(files, "first")
+    file.write_text(entry("two", "second"))
+    await files.look()
+    assert not knows(files, "first")
+    assert [len(tokens) for tokens in told] == [2, 1]
     bad, gone = warnings(caplog)  # each once, however often it is looked at
     assert bad.startswith(f"{file}: line 5, entry 2, sha256: expected")
     assert "found none" in gone
 
 
-def test_whom_any_of_the_files_does_not_name_any_more_is_out(file):
+async def test_whom_any_of_the_files_does_not_name_any_more_is_out(file):
     second = file.with_name("more.yaml")
     second.write_text(entry("two", "second"))
-
-    async def check():
-        files = TokenFiles([str(file), str(second)])
-        assert knows(files, "first")
-        assert knows(files, "second")
-        second.write_text(entry("three", "third"))
-        await files.look()
-        assert [knows(files, secret) for secret in ("first", "second", "third")] == [1, 0, 1]
-
-    asyncio.run(check())
+    files = TokenFiles([str(file), str(second)])
+    assert knows(files, "first")
+    assert knows(files, "second")
+    second.write_text(entry("three", "third"))
+    await files.look()
+    assert [knows(files, secret) for secret in ("first", "second", "third")] == [1, 0, 1]
 
 
-def test_no_thread_to_read_with_leaves_the_old_ones_in_place(file, caplog):
+async def test_no_thread_to_read_with_leaves_the_old_ones_in_place(file, caplog):
     """A machine that is out of them: it is told once, and the next look finds what is new."""
-
-    async def check():
-        files = TokenFiles([str(file)])
-        file.write_text(entry("two", "second"))
-        usual = threading.stack_size(1 << 62)
-        try:
-            for _ in range(2):
-                await files.look()
-        finally:
-            threading.stack_size(usual)
-        assert knows(files, "first")
-        await files.look()
-        assert knows(files, "second")
-
-    asyncio.run(check())
+    files = TokenFiles([str(file)])
+    file.write_text(entry("two", "second"))
+    usual = threading.stack_size(1 << 62)
+    try:
+        for _ in range(2):
+            await files.look()
+    finally:
+        threading.stack_size(usual)
+    assert knows(files, "first")
+    await files.look()
+    assert knows(files, "second")
     (told,) = warnings(caplog)
     assert "can't start new thread" in told
 
 
-def test_what_breaks_the_watch_is_told_and_its_end_is_not(file):
+async def test_what_breaks_the_watch_is_told_and_its_end_is_not(file):
     """Unnoticed, who is revoked would stay."""
 
     class Breaking(TokenFiles):
         async def look(self):
             raise ValueError("no such luck")
 
-    async def check():
-        told = []
-        for kind in (Breaking, TokenFiles):
-            files = kind([str(file)])
-            watching = files.begin_watching(told.append)
-            files.look_now()
-            await until(lambda: watching.done() or not files._asked.is_set())  # noqa: B023
-            watching.cancel()
-            await asyncio.wait([watching])
-        assert [str(error) for error in told] == ["no such luck"]
-
-    asyncio.run(check())
-
-
-def test_it_looks_by_itself_now_and_then(file, monkeypatch):
-    monkeypatch.setattr(token_files, "LOOK_S", 0.01)
-
-    async def check():
-        files = TokenFiles([str(file)])
-        watching = asyncio.create_task(files.watch())
-        file.write_text(entry("two", "second"))
-        await until(lambda: knows(files, "second"))
+    told = []
+    for kind in (Breaking, TokenFiles):
+        files = kind([str(file)])
+        watching = files.begin_watching(told.append)
+        files.look_now()
+        await until(lambda: watching.done() or not files._asked.is_set())  # noqa: B023
         watching.cancel()
+        await asyncio.wait([watching])
+    assert [str(error) for error in told] == ["no such luck"]
 
-    asyncio.run(check())
+
+async def test_it_looks_by_itself_now_and_then(file, monkeypatch):
+    monkeypatch.setattr(token_files, "LOOK_S", 0.01)
+    files = TokenFiles([str(file)])
+    watching = asyncio.create_task(files.watch())
+    file.write_text(entry("two", "second"))
+    await until(lambda: knows(files, "second"))
+    watching.cancel()
 
 
 def test_a_bad_file_at_the_start_is_bad_input(file):

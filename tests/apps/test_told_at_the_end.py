@@ -2,8 +2,6 @@
 whether to try again, and what the service behind the cluster said. No node runs here.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -2,8 +2,6 @@
 `--otel`, for requests of all kinds.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from contextlib import asynccontextmanager
@@ -76,21 +74,18 @@ async def sites(*ids, without="", **options):
         await traced.close()
 
 
-def in_front(check, hops=0, without="", **options):
+@asynccontextmanager
+async def in_front(hops=0, without="", **options):
     """As `proxy_doors.in_front`, traced."""
-
-    async def main():
-        traced = Traced(without)
-        ids = "ab"[: hops + 1]
-        try:
-            async with proxy_doors.doors(*ids, shell=traced, **options) as here:
-                if hops:
-                    here["a"].shell.feed(ServersDown())
-                await check(here)
-        finally:
-            await traced.close()
-
-    federation.run(main)
+    traced = Traced(without)
+    ids = "ab"[: hops + 1]
+    try:
+        async with proxy_doors.doors(*ids, shell=traced, **options) as here:
+            if hops:
+                here["a"].shell.feed(ServersDown())
+            yield here
+    finally:
+        await traced.close()
 
 
 def in_front_of(url):
@@ -111,56 +106,51 @@ def traces_seen(head):
     return told.get("traceparent"), told.get("tracestate")
 
 
-def test_one_trace_over_two_sites(collector):
+async def test_one_trace_over_two_sites(collector):
     """A request that goes on: the sites and the service are links of one chain, and each span tells
     what the conventions say."""
-
-    async def main():
-        async with scripted(answer(200, {"x": 1})) as service:
-            clusters = in_front_of(f"{service.url}/work?key=secret")
-            async with sites("a", "b", clusters=clusters) as nodes:
-                nodes["a"].shell.feed(ServersDown())
-                sent = await nodes["a"].post(1, headers=TRACED, type="draw", id="r1")
-                assert sent.status == 200
-        spans = collector.of(TRACE_ID)
-        home, forward, there, call = spans
-        assert chain(spans)
-        assert [span.kind for span in spans] == ["SERVER", "CLIENT", "SERVER", "CLIENT"]
-        assert [span.name for span in spans] == [
-            *("POST /requests", "POST /peer/v3/forward", "POST /peer/v3/forward", "POST"),
-        ]
-        assert not any(span.error for span in spans)
-        assert all(span["http.response.status_code"] == 200 for span in spans)
-        assert all(span.state == STATE for span in spans)
-        assert home["url.path"] == home["http.route"] == "/requests"
-        assert home["http.request.method"] == "POST"
-        assert (home["spillover.request.id"], home["spillover.request.type"]) == ("r1", "draw")
-        assert (home["spillover.outcome"], home["spillover.path"]) == ("done", ["a", "b"])
-        assert (home["server.address"], home["url.scheme"]) == ("127.0.0.1", "http")
-        assert forward["server.port"] == there["server.port"]
-        assert forward["spillover.neighbor"] == "b"
-        assert forward["url.full"].endswith("/peer/v3/forward")
-        assert call["url.full"] == f"{service.url}/work", "a query may hold secrets"
-        assert home.resource["service.name"] == "spillover"
-        assert home.resource["service.instance.id"] == "a"
-        assert there.resource["service.instance.id"] == "b"
-        decided = dict(home.events)["decided"]
-        assert decided["spillover.outcome"] == "forwarded"
-        assert decided["spillover.neighbor"] == "b"
-        assert decided["spillover.policy"] == "two-choice"
-        (_, told) = service.seen[0]
-        assert told["traceparent"] == f"00-{TRACE_ID}-{call.id}-01"
-        assert told["tracestate"] == STATE
-
-    federation.run(main)
+    async with scripted(answer(200, {"x": 1})) as service:
+        clusters = in_front_of(f"{service.url}/work?key=secret")
+        async with sites("a", "b", clusters=clusters) as nodes:
+            nodes["a"].shell.feed(ServersDown())
+            sent = await nodes["a"].post(1, headers=TRACED, type="draw", id="r1")
+            assert sent.status == 200
+    spans = collector.of(TRACE_ID)
+    home, forward, there, call = spans
+    assert chain(spans)
+    assert [span.kind for span in spans] == ["SERVER", "CLIENT", "SERVER", "CLIENT"]
+    assert [span.name for span in spans] == [
+        *("POST /requests", "POST /peer/v3/forward", "POST /peer/v3/forward", "POST"),
+    ]
+    assert not any(span.error for span in spans)
+    assert all(span["http.response.status_code"] == 200 for span in spans)
+    assert all(span.state == STATE for span in spans)
+    assert home["url.path"] == home["http.route"] == "/requests"
+    assert home["http.request.method"] == "POST"
+    assert (home["spillover.request.id"], home["spillover.request.type"]) == ("r1", "draw")
+    assert (home["spillover.outcome"], home["spillover.path"]) == ("done", ["a", "b"])
+    assert (home["server.address"], home["url.scheme"]) == ("127.0.0.1", "http")
+    assert forward["server.port"] == there["server.port"]
+    assert forward["spillover.neighbor"] == "b"
+    assert forward["url.full"].endswith("/peer/v3/forward")
+    assert call["url.full"] == f"{service.url}/work", "a query may hold secrets"
+    assert home.resource["service.name"] == "spillover"
+    assert home.resource["service.instance.id"] == "a"
+    assert there.resource["service.instance.id"] == "b"
+    decided = dict(home.events)["decided"]
+    assert decided["spillover.outcome"] == "forwarded"
+    assert decided["spillover.neighbor"] == "b"
+    assert decided["spillover.policy"] == "two-choice"
+    (_, told) = service.seen[0]
+    assert told["traceparent"] == f"00-{TRACE_ID}-{call.id}-01"
+    assert told["tracestate"] == STATE
 
 
 @pytest.mark.parametrize("hops", [0, 1])
-def test_what_passes_through(collector, hops):
+async def test_what_passes_through(collector, hops):
     """Any method and path; the service is told of the last call, in place of what the client
     sent, and everything else as it was."""
-
-    async def check(here):
+    async with in_front(hops) as here:
         read = await here.ask(get(b"A: b", *LINES, target=b"/v1/x?secret=1"))
         assert read.status == 200
         await until(lambda: len(collector.of(TRACE_ID)) == 2 + 2 * hops)
@@ -185,26 +175,20 @@ def test_what_passes_through(collector, hops):
         await until(lambda: len(collector.spans) == 3 * (2 + 2 * hops))
         assert here.service.url in {span["url.full"] for span in collector.spans}
 
-    in_front(check, hops)
-
 
 @pytest.mark.parametrize("without", ["a", "b", "ab"])
-def test_sites_that_trace_nothing_pass_traces_on(collector, without):
+async def test_sites_that_trace_nothing_pass_traces_on(collector, without):
     """Untouched where no site traces; else what the one before has said."""
-
-    async def main():
-        async with (
-            scripted(answer(200, 1)) as service,
-            sites("a", "b", clusters=in_front_of(service.url), without=without) as nodes,
-        ):
-            nodes["a"].shell.feed(ServersDown())
-            assert (await nodes["a"].post(1, headers=TRACED)).status == 200
-        spans = collector.of(TRACE_ID)
-        told = service.seen[0][1]
-        last = spans[-1].id if spans else CLIENTS
-        assert told["traceparent"] == f"00-{TRACE_ID}-{last}-01"
-        assert told["tracestate"] == STATE
-        assert len(spans) == 4 - 2 * len(without)
-        assert chain(spans)
-
-    federation.run(main)
+    async with (
+        scripted(answer(200, 1)) as service,
+        sites("a", "b", clusters=in_front_of(service.url), without=without) as nodes,
+    ):
+        nodes["a"].shell.feed(ServersDown())
+        assert (await nodes["a"].post(1, headers=TRACED)).status == 200
+    spans = collector.of(TRACE_ID)
+    told = service.seen[0][1]
+    last = spans[-1].id if spans else CLIENTS
+    assert told["traceparent"] == f"00-{TRACE_ID}-{last}-01"
+    assert told["tracestate"] == STATE
+    assert len(spans) == 4 - 2 * len(without)
+    assert chain(spans)

@@ -1,10 +1,9 @@
 """A node whose servers are unlike: how they are shared, what is told of their tokens, and what
 operators change of them while it runs."""
 
-from __future__ import annotations
-
 import asyncio
 import json
+from contextlib import asynccontextmanager
 
 from spillover.model.signals import tokens as signals
 from spillover.model.signals.signal import Signal
@@ -24,14 +23,12 @@ FIGURE_11 = {
 LONG_MS = 5_000.0
 
 
-def with_pool(nodes, check, ids=("a",), topology=None, **fields):
-    async def main():
-        clusters = {"a": FIGURE_11 | fields}
-        made = nodes.topology_of(*ids, clusters=clusters, **(topology or {}))
-        async with nodes.Federation(made) as federation:
-            await check(federation["a"])
-
-    nodes.run(main)
+@asynccontextmanager
+async def a_pool(nodes, ids=("a",), topology=None, **fields):
+    clusters = {"a": FIGURE_11 | fields}
+    made = nodes.topology_of(*ids, clusters=clusters, **(topology or {}))
+    async with nodes.Federation(made) as federation:
+        yield federation["a"]
 
 
 async def tokens_of(node):
@@ -68,10 +65,9 @@ def total(tokens, name):
 # --- jobs ---------------------------------------------------------------------------------------
 
 
-def test_a_type_takes_only_tokens_of_its_classes_and_is_refused_without_one(nodes):
+async def test_a_type_takes_only_tokens_of_its_classes_and_is_refused_without_one(nodes):
     """All that t1 may take is held: the next one is 429 `blocked`, and t2 has two servers yet."""
-
-    async def check(node):
+    async with a_pool(nodes) as node:
         held = [node.post({"service_ms": LONG_MS}, type="t1", id=f"r{n}") for n in range(12)]
         await running(nodes, node, 12)
         blocked = await node.post({}, type="t1")
@@ -103,28 +99,22 @@ def test_a_type_takes_only_tokens_of_its_classes_and_is_refused_without_one(node
         assert {(await one).status for one in held} == {409}
         assert total(await tokens_of(node), "available") == 18
 
-    with_pool(nodes, check)
 
-
-def test_metrics_tell_every_signal_of_a_pool(nodes):
+async def test_metrics_tell_every_signal_of_a_pool(nodes):
     """Each with a series: rates begin at 0."""
-
-    async def check(node):
+    async with a_pool(nodes) as node:
         told = [value for value in vars(signals).values() if isinstance(value, Signal)]
         assert len(told) >= 8
         names = {name.partition("{")[0] for name in await metrics_of(node)}
         assert {signal.name for signal in told} <= names
 
-    with_pool(nodes, check)
-
 
 # --- what operators change ------------------------------------------------------------------------
 
 
-def test_limits_and_servers_are_changed(nodes):
+async def test_limits_and_servers_are_changed(nodes):
     """Nothing is taken from what runs: a limit below what is held says how many retire."""
-
-    async def check(node):
+    async with a_pool(nodes) as node:
         held = [node.post({"service_ms": LONG_MS}, type="t1", id=f"r{n}") for n in range(12)]
         await running(nodes, node, 12)
         status, told = await put(node, {"classes": {"c1": 1, "c5": 9}})
@@ -149,8 +139,6 @@ def test_limits_and_servers_are_changed(nodes):
             assert (await node.post({"service_ms": 0.1}, type="t1")).status == 200
         assert (await tokens_of(node))["classes"][1]["available"] == 3
 
-    with_pool(nodes, check)
-
 
 BAD = [
     (b"[]", "body: "),
@@ -168,8 +156,8 @@ BAD = [
 ]
 
 
-def test_a_change_that_makes_no_sense_changes_nothing(nodes):
-    async def check(node):
+async def test_a_change_that_makes_no_sense_changes_nothing(nodes):
+    async with a_pool(nodes) as node:
         before = await tokens_of(node)
         for body, says in BAD:
             status, problem = await put(node, body)
@@ -177,8 +165,6 @@ def test_a_change_that_makes_no_sense_changes_nothing(nodes):
             assert problem["detail"].startswith(says)
             assert "\n" not in problem["detail"]
         assert await tokens_of(node) == before
-
-    with_pool(nodes, check)
 
 
 async def test_a_cluster_of_servers_alike_has_no_tokens(nodes):

@@ -1,8 +1,7 @@
 """What clients are told whose requests find no token, or whose type nobody serves."""
 
-from __future__ import annotations
-
 import json
+from contextlib import asynccontextmanager
 
 from support.typed_sites import linked, unlike
 
@@ -11,22 +10,17 @@ def body(type_, service_ms=0.0):
     return json.dumps({"payload": {"service_ms": service_ms}, "type": type_}).encode()
 
 
-def with_node(nodes, check, types, **fields):
-    async def main():
-        async with nodes.Federation(linked(unlike("a", types, **fields))) as federation:
-            await check(federation["a"])
-
-    nodes.run(main)
+@asynccontextmanager
+async def a_node(nodes, types, **fields):
+    async with nodes.Federation(linked(unlike("a", types, **fields))) as federation:
+        yield federation["a"]
 
 
-def test_a_type_that_nobody_serves_is_422(nodes):
+async def test_a_type_that_nobody_serves_is_422(nodes):
     """The body names those that are served; a client need not try again later."""
-
-    async def check(node):
+    async with a_node(nodes, {"any": "big small", "llm": "big"}) as node:
         status, headers, told = await node.send("POST", "/requests", body("tall"))
         assert (status, told["reason"], told["types"]) == (422, "unknown_type", ["any", "llm"])
         assert told["detail"] == "type: expected one that is served: any, llm"
         assert b"retry-after" not in headers
         assert (await node.send("POST", "/requests", body("llm")))[0] == 200
-
-    with_node(nodes, check, {"any": "big small", "llm": "big"})

@@ -1,7 +1,5 @@
 """Waiting for a request to end: by GET, and by a POST that would rather not wait for long."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

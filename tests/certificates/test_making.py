@@ -1,7 +1,5 @@
 """What certificates may be used for, and from when until when they hold."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Commands in this process, and nodes that run meanwhile: in a thread of their own."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Operators' commands at a node with API tokens, and `spillover token new`, which makes them."""
 
-from __future__ import annotations
-
 import json
 import stat
 

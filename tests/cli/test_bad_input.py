@@ -1,7 +1,5 @@
 """Bad usage and bad input: exit status 2 and one line on stderr, whichever command it is."""
 
-from __future__ import annotations
-
 import socket
 from importlib.util import find_spec
 

@@ -2,8 +2,6 @@
 at each field that they go by before they show any.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.cli import node_answers

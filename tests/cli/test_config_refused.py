@@ -1,8 +1,6 @@
 """What only a node can say of configurations: which counts, and in one line what it refuses, with
 the name of the file and exit status 2."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

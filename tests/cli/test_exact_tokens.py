@@ -1,7 +1,5 @@
 """`spillover exact tokens`: the object, the table, and one line for what is wrong."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 

@@ -1,7 +1,5 @@
 """`spillover lease run` as a process on a real Redis: its life, and what it says to bad input."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,8 +1,6 @@
 """Commands without the packages of an extra: one line that says how to get them, from a checkout
 and elsewhere, before anything is started."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

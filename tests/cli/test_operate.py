@@ -1,7 +1,5 @@
 """`spillover drain`, `resume` and `explain` with nodes that run."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

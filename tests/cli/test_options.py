@@ -1,7 +1,5 @@
 """What becomes of options before anything is begun: settings, pools, and words for users."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What `spillover` says of itself, and how fast."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What options mean, and what commands tell of a node's and a producer's state: without any."""
 
-from __future__ import annotations
-
 import argparse
 
 import pytest

@@ -1,9 +1,6 @@
 """What `spillover plan` goes by: the simulated 99th percentile of each site, without limits that
 would hide it."""
 
-from __future__ import annotations
-
-import importlib.util
 import math
 
 import pytest
@@ -24,12 +21,9 @@ SITES = Topology(
     default_deadline_ms=50.0,
     policy="paper",
 )
+pytestmark = pytest.mark.usefixtures("numba")
+
 AT_ONCE = [Arrival(0.0, A, service_ms=10.0) for _ in range(50)]
-
-
-@pytest.fixture(autouse=True)
-def with_numba(require):
-    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
 
 
 @pytest.mark.slow

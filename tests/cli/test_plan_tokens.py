@@ -1,7 +1,5 @@
 """`spillover plan tokens`: the object, the table, the picture, and one line for what is wrong."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 

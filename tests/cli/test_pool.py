@@ -1,7 +1,5 @@
 """`spillover pool`, and what `status` and `explain` say, of nodes with pools that run."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import threading

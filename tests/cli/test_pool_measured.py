@@ -1,7 +1,5 @@
 """What is made of two looks at a node's `/state`: a pool with rates, or one clear line."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 

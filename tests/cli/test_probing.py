@@ -1,8 +1,6 @@
 """`spillover exact probing` and `sim probing` as a user meets them: the object of `--json`, the
 seed, tables, and one line for what makes no sense."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

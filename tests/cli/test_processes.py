@@ -1,7 +1,5 @@
 """Clusters that cannot be several processes, and addresses that cannot be shared: one line each."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """Where `lease run` has the address of Redis from: a password in it is nobody else's business."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.cli.parsing import redis_url

@@ -1,7 +1,5 @@
 """`spillover sim affinity` and `sim rivals` from the outside: object, table, bad input."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`spillover sim leases`: one JSON object, the same for a seed; one line for bad input."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

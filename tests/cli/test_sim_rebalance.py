@@ -1,7 +1,5 @@
 """`spillover sim rebalance` from the outside: its object, its table, and bad input."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

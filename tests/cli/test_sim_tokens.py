@@ -1,8 +1,5 @@
 """`spillover sim tokens` as a user meets it: the object, the seed, and what is refused."""
 
-from __future__ import annotations
-
-import importlib.util
 import json
 from pathlib import Path
 
@@ -26,9 +23,8 @@ def shape(tree):
     return {name: shape(value) for name, value in tree.items()} if isinstance(tree, dict) else 0
 
 
-def test_the_object_has_the_fields_of_the_contract(require, told, pool_file):
+def test_the_object_has_the_fields_of_the_contract(numba, told, pool_file):
     """As `exact tokens` gives, and a half-width for each figure."""
-    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
     words = ("--pool", pool_file, "--load", "1.2", "--jobs", "5000", "--json")
     status, out, err = told("sim", "tokens", *words)
     assert (status, err) == (0, "")

@@ -1,7 +1,5 @@
 """`spillover status` where the node is none, or the federation has holes."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

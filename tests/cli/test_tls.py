@@ -1,8 +1,6 @@
 """`spillover tls`: what it makes nodes take, a CA is changed in steps that never part them, and
 `check` finds what is wrong with certificates of anybody."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import ssl

@@ -2,8 +2,6 @@
 since real ones are seldom in such states.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 

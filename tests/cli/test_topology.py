@@ -1,7 +1,5 @@
 """`spillover topology`: what it writes for any topology, and what it says of those it cannot."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -2,8 +2,6 @@
 and those of the profile `proxy` are there to be tried.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

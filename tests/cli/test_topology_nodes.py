@@ -1,7 +1,5 @@
 """What `spillover topology` writes for a cluster of several nodes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`spillover topology --tls`: containers find certificates that fit; only their node reads them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What is typed at the terminal of a command that other jobs of a shell may be in front of."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

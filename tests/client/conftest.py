@@ -1,7 +1,5 @@
 """What tests of the clients share."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

@@ -1,7 +1,5 @@
 """One request of a client: its name, and what has come of it so far."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -34,20 +32,17 @@ def response(status):
     return Response(status, {}, b"", 0.0, 0.0)
 
 
-def test_what_it_comes_to_is_of_the_last_attempt():
-    async def main():
-        call = Call(b"1", (), "k", 9.0)
-        call.begin("http://a", None)
-        call.settle(response(503))
-        assert call.came_to.status == 503
-        future = asyncio.get_running_loop().create_future()
-        call.begin("http://b", future)
-        assert (call.came_to, call.url) == (None, "http://b")
-        for status in (200, 202):
-            call.settle(response(status))
-        assert (future.result().status, call.came_to.status) == (200, 202)
-
-    asyncio.run(main())
+async def test_what_it_comes_to_is_of_the_last_attempt():
+    call = Call(b"1", (), "k", 9.0)
+    call.begin("http://a", None)
+    call.settle(response(503))
+    assert call.came_to.status == 503
+    future = asyncio.get_running_loop().create_future()
+    call.begin("http://b", future)
+    assert (call.came_to, call.url) == (None, "http://b")
+    for status in (200, 202):
+        call.settle(response(status))
+    assert (future.result().status, call.came_to.status) == (200, 202)
 
 
 @pytest.mark.parametrize("once", [False, True])

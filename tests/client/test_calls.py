@@ -1,11 +1,10 @@
 """How a client's requests are carried: which of them a thread sends by itself, what retries cost,
 how often a node is asked again, and what is left of what nobody waits for any more."""
 
-from __future__ import annotations
-
 import asyncio
 import resource
 import time
+from contextlib import asynccontextmanager
 from types import ModuleType
 
 import pytest
@@ -17,13 +16,8 @@ from spillover.model.errors import OutcomeUnknown
 from support.loop import turn, until
 from support.scripted_server import answer, done, problem, scripted, scripted_aside
 
-LIMIT_S = 20.0
 PAGE = answer(500, b"<html></html>", kind="text/html")
 QUEUED = answer(200, {"id": "x", "state": "queued"})
-
-
-def run(main):
-    asyncio.run(asyncio.wait_for(main(), LIMIT_S))
 
 
 def hosts(client):
@@ -82,28 +76,21 @@ def pauses(monkeypatch):
 @pytest.mark.parametrize(
     "said", [problem(408, "timeout"), problem(429, "queue_full"), PAGE], ids=["408", "429", "500"]
 )
-def test_a_node_that_says_later_is_asked_again(pauses, said):
-    async def main():
-        async with scripted(said, QUEUED) as server, AsyncSpillover(server.url) as client:
-            assert await client.job("x").state() == "queued"
-            assert len(server.seen) == 2
-
-    run(main)
+async def test_a_node_that_says_later_is_asked_again(pauses, said):
+    async with scripted(said, QUEUED) as server, AsyncSpillover(server.url) as client:
+        assert await client.job("x").state() == "queued"
+        assert len(server.seen) == 2
 
 
-def test_a_node_is_not_asked_again_beyond_the_time_in_which_it_may_come_back(pauses):
+async def test_a_node_is_not_asked_again_beyond_the_time_in_which_it_may_come_back(pauses):
     """Not even once where the first pause would be as long."""
-
-    async def main():
-        async with (
-            scripted(problem(503, "draining", retry_after=10)) as server,
-            AsyncSpillover(server.url, retries=Retries(comeback_s=10.0)) as client,
-        ):
-            with pytest.raises(OutcomeUnknown, match="cannot be asked"):
-                await client.job("x").state()
-            assert (len(server.seen), pauses) == (1, [])
-
-    run(main)
+    async with (
+        scripted(problem(503, "draining", retry_after=10)) as server,
+        AsyncSpillover(server.url, retries=Retries(comeback_s=10.0)) as client,
+    ):
+        with pytest.raises(OutcomeUnknown, match="cannot be asked"):
+            await client.job("x").state()
+        assert (len(server.seen), pauses) == (1, [])
 
 
 ENDED = {"id": "x", "state": "done", "result": 7, "cluster": "z", "path": ["z"], "hops": 0}
@@ -113,18 +100,14 @@ DONE = answer(200, {**ENDED, "timing_ms": {}})
 @pytest.mark.parametrize(("timeout_s", "least_ms", "most_ms"), [
     (None, 60_000, 60_000), (3600.0, 60_000, 60_000), (30.0, 20_000, 30_000),
 ])  # fmt: skip
-def test_a_node_is_told_how_long_an_end_is_waited_for(pauses, timeout_s, least_ms, most_ms):
+async def test_a_node_is_told_how_long_an_end_is_waited_for(pauses, timeout_s, least_ms, most_ms):
     """A minute at most. One that has it not wait is asked again after half a second."""
-
-    async def main():
-        async with scripted(QUEUED, QUEUED, DONE) as server, AsyncSpillover(server.url) as client:
-            assert (await client.job("a/b").result(timeout_s)).result == 7
-            for words, _ in server.seen:
-                path, _, wait_ms = words.partition("?wait_ms=")
-                assert path == "GET /requests/a%2Fb"
-                assert least_ms <= int(wait_ms) <= most_ms
-
-    run(main)
+    async with scripted(QUEUED, QUEUED, DONE) as server, AsyncSpillover(server.url) as client:
+        assert (await client.job("a/b").result(timeout_s)).result == 7
+        for words, _ in server.seen:
+            path, _, wait_ms = words.partition("?wait_ms=")
+            assert path == "GET /requests/a%2Fb"
+            assert least_ms <= int(wait_ms) <= most_ms
     assert pauses == [0.5, 0.5]
 
 
@@ -135,64 +118,51 @@ def cancels(server):
     return [words for words, _ in server.seen if words.startswith("DELETE")]
 
 
-def with_one_called_off(answers, check, monkeypatch):
-    """Run `check(client, server)` after a request that had no answer was cancelled. As long as it
-    has not ended at its node, that is asked for it."""
+@asynccontextmanager
+async def one_called_off(answers, monkeypatch):
+    """A client and a server, after a request without an answer was cancelled. As long as it has not
+    ended at its node, that is asked for it."""
     monkeypatch.setattr("spillover.client.calls.PARTING_S", 3600.0)
-
-    async def main():
-        async with scripted(b"", *answers) as server, AsyncSpillover(server.url) as client:
-            running = asyncio.create_task(client.run(1))
-            await until(lambda: server.seen)
-            running.cancel()
-            await check(client, server)
-            await until(lambda: not client._calls._partings)
-
-    run(main)
+    async with scripted(b"", *answers) as server, AsyncSpillover(server.url) as client:
+        running = asyncio.create_task(client.run(1))
+        await until(lambda: server.seen)
+        running.cancel()
+        yield client, server
+        await until(lambda: not client._calls._partings)
 
 
-def test_what_was_called_off_leaves_nothing_behind(monkeypatch):
+async def test_what_was_called_off_leaves_nothing_behind(monkeypatch):
     """Neither its connection, which waits for an answer, nor what has asked for its end."""
-
-    async def check(client, server):
+    async with one_called_off([answer(200)], monkeypatch) as (client, server):
         await until(lambda: "POST" not in "".join(server._connections.values()))
         assert len(cancels(server)) == 1
         assert client.stats == (1, 0, 0, 0, 1, 0)
 
-    with_one_called_off([answer(200)], check, monkeypatch)
-
 
 @pytest.mark.parametrize("not_yet", [answer(202), problem(404, "unknown_request")])
-def test_it_is_called_off_until_it_has_ended(monkeypatch, not_yet):
+async def test_it_is_called_off_until_it_has_ended(monkeypatch, not_yet):
     """The word of it may come before the request, and another cluster may take its time."""
-
-    async def check(client, server):
+    async with one_called_off([not_yet] * 3 + [answer(200)], monkeypatch) as (_, server):
         await until(lambda: len(cancels(server)) == 4)
-
-    with_one_called_off([not_yet] * 3 + [answer(200)], check, monkeypatch)
 
 
 @pytest.mark.parametrize(
     ("kind", "ends"),
     [(None, False), (ValueError, False), (KeyboardInterrupt, True), (asyncio.CancelledError, True)],
 )
-def test_jobs_without_a_key_end_with_who_is_interrupted(kind, ends):
+async def test_jobs_without_a_key_end_with_who_is_interrupted(kind, ends):
     """But not those whose deadline has passed, or whose end is known."""
-
-    async def main():
-        async with scripted(answer(200)) as server:
-            client = AsyncSpillover(server.url)
-            now_s = time.monotonic()
-            client._calls._begin(asyncio.get_running_loop())
-            for name, left_s in (("late", 0.0), ("known", 1000.0), ("open", 1000.0)):
-                client._remember(name, server.url, now_s + left_s)
-            client._forget("known")
-            client._forget("known")
-            await client.__aexit__(kind, None, None)
-            assert cancels(server) == (["DELETE /requests/open"] if ends else [])
-            assert client.stats.called_off == ends
-
-    run(main)
+    async with scripted(answer(200)) as server:
+        client = AsyncSpillover(server.url)
+        now_s = time.monotonic()
+        client._calls._begin(asyncio.get_running_loop())
+        for name, left_s in (("late", 0.0), ("known", 1000.0), ("open", 1000.0)):
+            client._remember(name, server.url, now_s + left_s)
+        client._forget("known")
+        client._forget("known")
+        await client.__aexit__(kind, None, None)
+        assert cancels(server) == (["DELETE /requests/open"] if ends else [])
+        assert client.stats.called_off == ends
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """Where a client goes on when the connection to a node of a cluster of several breaks: two servers
 say whose they are, as nodes do."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 from random import Random
@@ -86,22 +84,18 @@ def test_a_broken_request_goes_to_no_node_of_which_it_is_not_known(own, other, a
     asyncio.run(asyncio.wait_for(main(), LIMIT_S))
 
 
-def test_who_does_not_say_whose_it_is_is_asked_once_by_many_requests_that_break():
+async def test_who_does_not_say_whose_it_is_is_asked_once_by_many_requests_that_break():
     """What stands before it may answer for it: each request would wait for those before it."""
+    asked = []
 
-    async def main():
-        asked = []
+    async def ask(url, *_, **__):
+        asked.append(url)
+        return Response(503, {}, b"", 0.0, 0.0)
 
-        async def ask(url, *_, **__):
-            asked.append(url)
-            return Response(503, {}, b"", 0.0, 0.0)
-
-        nodes = Nodes(["http://here", "http://there"], Random(1))
-        learner = ClusterLearner(nodes, lambda url: SimpleNamespace(request=partial(ask, url)))
-        await asyncio.gather(*(learner.find_others("http://here") for _ in range(20)))
-        assert asked == ["http://here"]
-
-    asyncio.run(main())
+    nodes = Nodes(["http://here", "http://there"], Random(1))
+    learner = ClusterLearner(nodes, lambda url: SimpleNamespace(request=partial(ask, url)))
+    await asyncio.gather(*(learner.find_others("http://here") for _ in range(20)))
+    assert asked == ["http://here"]
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])

@@ -1,8 +1,6 @@
 """What clients make of answers that are no results: whose fault it is, whether the request may have
 run, and what to do, in one line."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,8 +1,6 @@
 """Requests that a thread sends by itself, over a socket that blocks: what is sent again, and who
 ends what is under way. How connections are kept is tested in live/http1/test_blocking.py."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest

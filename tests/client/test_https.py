@@ -1,7 +1,5 @@
 """Nodes whose urls are https: whom a client believes, and by what."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 

@@ -1,7 +1,5 @@
 """Importing the client package loads none of the libraries that only some of it needs."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,27 +1,22 @@
 """Jobs with whole nodes: awaited, asked, cancelled, found again."""
 
-from __future__ import annotations
-
 import asyncio
+from contextlib import asynccontextmanager
 
-import pytest
-
-from spillover.client import AsyncSpillover, Cancelled, Expired, OutcomeUnknown
+from spillover.client import AsyncSpillover
 
 LONG = {"service_ms": 60_000}
 
 
-def with_client(nodes, check, *ids, **topology):
-    async def main():
-        federation = nodes.Federation(nodes.topology_of(*(ids or "a"), **topology))
-        async with federation, AsyncSpillover(federation["a"].url) as client:
-            await check(client, federation)
-
-    nodes.run(main)
+@asynccontextmanager
+async def a_client(nodes, *ids, **topology):
+    federation = nodes.Federation(nodes.topology_of(*(ids or "a"), **topology))
+    async with federation, AsyncSpillover(federation["a"].url) as client:
+        yield client, federation
 
 
-def test_a_job_is_awaited_and_asked_any_number_of_times(nodes):
-    async def check(client, federation):
+async def test_a_job_is_awaited_and_asked_any_number_of_times(nodes):
+    async with a_client(nodes) as (client, federation):
         job = await client.submit({"service_ms": 100}, key="order 7")
         assert (job.id, job.node) == ("order 7", federation["a"].url)
         assert await job.state() == "running"
@@ -30,11 +25,9 @@ def test_a_job_is_awaited_and_asked_any_number_of_times(nodes):
         assert answers[0].result == {"service_ms": 100.0}
         assert await job.state() == await job.cancel() == "done"
 
-    with_client(nodes, check)
 
-
-def test_a_job_is_found_again_by_another_client(nodes):
-    async def check(client, federation):
+async def test_a_job_is_found_again_by_another_client(nodes):
+    async with a_client(nodes, "a", "b") as (client, federation):
         await client.submit({"service_ms": 50}, key="order/7?")
         async with AsyncSpillover(federation["b"].url) as other:
             job = other.job("order/7?", node=federation["a"].url)
@@ -44,29 +37,8 @@ def test_a_job_is_found_again_by_another_client(nodes):
         assert (await again.result()).id == "order/7?"
         assert federation["a"].ledger.home["accepted"] == 1
 
-    with_client(nodes, check, "a", "b")
 
-
-def test_every_end_has_its_error(nodes):
-    async def check(client, federation):
-        job = await client.submit(LONG, key="k")
-        assert await job.cancel() == "cancelled"
-        with pytest.raises(Cancelled) as error:
-            await job.result()
-        assert (error.value.id, error.value.node) == ("k", federation["a"].url)
-        again = await client.submit(LONG, key="k")
-        assert await again.state() == "cancelled"
-        late = await client.submit(LONG, deadline_s=0.05)
-        with pytest.raises(Expired):
-            await late.result()
-        with pytest.raises(OutcomeUnknown, match="knows no request 'never'"):
-            await client.job("never").result()
-        assert await client.job("never").cancel() == "unknown"
-
-    with_client(nodes, check)
-
-
-def test_an_interrupted_client_leaves_no_job_that_nobody_could_find(nodes):
+async def test_an_interrupted_client_leaves_no_job_that_nobody_could_find(nodes):
     """A job that has its user's key goes on, and so does every one when all ends well. One that was
     seen to run is no less to be found."""
 
@@ -81,7 +53,7 @@ def test_an_interrupted_client_leaves_no_job_that_nobody_could_find(nodes):
             if interrupt:
                 raise asyncio.CancelledError
 
-    async def check(client, federation):
+    async with a_client(nodes, clusters={"a": {"servers": 20}}) as (client, federation):
         home, url = federation["a"].ledger.home, federation["a"].url
         task = asyncio.create_task(submit(url, interrupt=True))
         await asyncio.wait([task])
@@ -91,5 +63,3 @@ def test_an_interrupted_client_leaves_no_job_that_nobody_could_find(nodes):
         await federation["a"].send("POST", "/admin/drain")
         for visit in list(federation["a"].machine.register.visits.values()):
             await client.job(visit.request.id).cancel()
-
-    with_client(nodes, check, clusters={"a": {"servers": 20}})

@@ -1,8 +1,6 @@
 """A client that follows at a node that lies about where the others are: its API token stays where
 nobody on the way can read it, and with those whom its CA vouches for."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 
@@ -51,38 +49,32 @@ def door(heard, told):
     return serve
 
 
-def test_an_api_token_goes_to_no_http_and_to_nobody_whom_another_ca_vouches_for(tmp_path):
+async def test_an_api_token_goes_to_no_http_and_to_nobody_whom_another_ca_vouches_for(tmp_path):
     own, another = Authority(), Authority("another")
     files = files_of(tmp_path / "own", own, own)
     foreign = files_of(tmp_path / "foreign", another, another)
     heard = {"own": [], "plain": [], "foreign": []}
     told = []
-
-    async def main():
-        contexts = {"own": serving(files), "plain": None, "foreign": serving(foreign)}
-        servers, urls = [], {}
-        for name, context in contexts.items():
-            server = await asyncio.start_server(
-                door(heard[name], told), "localhost", 0, ssl=context
-            )
-            servers.append(server)
-            scheme = "http" if context is None else "https"
-            urls[name] = f"{scheme}://localhost:{server.sockets[0].getsockname()[1]}"
-        listed = [SessionServer(name, url) for name, url in urls.items()]
-        told.append(encode_announcement(encode_head("own", 1, (1, "own", 1), listed), 1, 0, 0.0))
-        once = Retries(rounds=1, comeback_s=0.5)
-        async with AsyncSpillover(
-            urls["own"], token=SECRET, follow=True, ca_file=files.ca, retries=once
-        ) as client:
-            for _ in range(2):
-                with pytest.raises(SpilloverError):
-                    await client.run(None, deadline_s=1.0)
-                await until(lambda: len(client.nodes.urls) == 2)
-            assert set(client.nodes.urls) == {urls["own"], urls["foreign"]}
-        for server in servers:
-            server.close()
-
-    asyncio.run(main())
+    contexts = {"own": serving(files), "plain": None, "foreign": serving(foreign)}
+    servers, urls = [], {}
+    for name, context in contexts.items():
+        server = await asyncio.start_server(door(heard[name], told), "localhost", 0, ssl=context)
+        servers.append(server)
+        scheme = "http" if context is None else "https"
+        urls[name] = f"{scheme}://localhost:{server.sockets[0].getsockname()[1]}"
+    listed = [SessionServer(name, url) for name, url in urls.items()]
+    told.append(encode_announcement(encode_head("own", 1, (1, "own", 1), listed), 1, 0, 0.0))
+    once = Retries(rounds=1, comeback_s=0.5)
+    async with AsyncSpillover(
+        urls["own"], token=SECRET, follow=True, ca_file=files.ca, retries=once
+    ) as client:
+        for _ in range(2):
+            with pytest.raises(SpilloverError):
+                await client.run(None, deadline_s=1.0)
+            await until(lambda: len(client.nodes.urls) == 2)
+        assert set(client.nodes.urls) == {urls["own"], urls["foreign"]}
+    for server in servers:
+        server.close()
     assert any(SECRET.encode() in head for head in heard["own"])
     assert heard["plain"] == []
     assert heard["foreign"] == []

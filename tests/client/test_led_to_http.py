@@ -2,8 +2,6 @@
 clear to wherever it leads.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 
@@ -73,21 +71,17 @@ async def explained(server):
 @pytest.mark.parametrize(
     ("told", "ask"), [(a_producer, consumed), (a_producer, looked_at), (a_node, explained)]
 )
-def test_a_secret_is_not_led_from_https_to_http(told, ask, tmp_path, monkeypatch):
+async def test_a_secret_is_not_led_from_https_to_http(told, ask, tmp_path, monkeypatch):
     authority = Authority()
     files = put(tmp_path, "a", authority.sign("localhost", addresses=("127.0.0.1",)), authority)
     monkeypatch.setenv("SPILLOVER_CA_FILE", files.ca)
     context = server_context(read_material(files, None), callers=ssl.CERT_NONE)
-
-    async def main():
-        async with scripted(answer(200, {})) as thief, scripted(tls=context) as server:
-            server.answers(*told(thief.url))
-            await ask(server)
-            assert server.seen
-            assert all(SECRET in headers["authorization"] for _, headers in server.seen)
-            assert not thief.seen
-
-    asyncio.run(main())
+    async with scripted(answer(200, {})) as thief, scripted(tls=context) as server:
+        server.answers(*told(thief.url))
+        await ask(server)
+        assert server.seen
+        assert all(SECRET in headers["authorization"] for _, headers in server.seen)
+        assert not thief.seen
 
 
 def test_where_one_may_be_led():

@@ -1,8 +1,6 @@
 """`map` of the asynchronous client, with whole nodes; its window alone."""
 
-from __future__ import annotations
-
-from contextlib import aclosing
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -11,42 +9,21 @@ from spillover.client.mapping import Window
 from spillover.model.errors import Cancelled
 
 
-def with_client(nodes, check, servers=50):
-    async def main():
-        topology = nodes.topology_of("a", clusters={"a": {"servers": servers}})
-        federation = nodes.Federation(topology)
-        async with federation, AsyncSpillover(federation["a"].url) as client:
-            await check(client, federation["a"])
-
-    nodes.run(main)
+@asynccontextmanager
+async def a_client(nodes, servers=50):
+    topology = nodes.topology_of("a", clusters={"a": {"servers": servers}})
+    federation = nodes.Federation(topology)
+    async with federation, AsyncSpillover(federation["a"].url) as client:
+        yield client, federation["a"]
 
 
 def lasting(*times_ms):
     return [{"service_ms": time_ms} for time_ms in times_ms]
 
 
-def test_payloads_may_be_awaited_and_endless(nodes):
-    async def endless():
-        number = 0
-        while True:
-            yield {"service_ms": number}
-            number += 1
+async def test_keys_of_payloads_make_it_repeatable(nodes):
+    async with a_client(nodes) as (client, _):
 
-    async def check(client, node):
-        seen = []
-        async with aclosing(client.map(endless(), at_most=2)) as answers:
-            async for answer in answers:
-                seen.append(answer.result["service_ms"])
-                if len(seen) == 10:
-                    break
-        assert seen == list(range(10))
-        assert node.ledger.home["accepted"] <= 12
-
-    with_client(nodes, check)
-
-
-def test_keys_of_payloads_make_it_repeatable(nodes):
-    async def check(client, node):
         def named(payload):
             return f"job {payload['service_ms']}"
 
@@ -54,8 +31,6 @@ def test_keys_of_payloads_make_it_repeatable(nodes):
         again = [answer async for answer in client.map(lasting(1, 2, 3), key=named)]
         assert [answer.id for answer in first] == ["job 1", "job 2"]
         assert [answer.replayed for answer in again] == [True, True, False]
-
-    with_client(nodes, check)
 
 
 @pytest.mark.parametrize("ordered", [True, False])

@@ -1,7 +1,5 @@
 """Many payloads at once, without nodes: what is run here ends as a test says, in its order."""
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import Future
 
@@ -11,8 +9,6 @@ from spillover.client.mapping import AHEAD, Window, map_async, map_here
 from spillover.client.wire import Answer
 from spillover.model.errors import Cancelled
 from support.loop import turn, until
-
-LIMIT_S = 20.0
 
 
 def answer(payload):
@@ -70,72 +66,55 @@ class Map:
         assert self.runs.begun == list(payloads)
 
 
-def run(main):
-    asyncio.run(asyncio.wait_for(main(), LIMIT_S))
+async def test_as_many_run_as_may_and_the_next_begins_with_the_first_end():
+    many = Map(range(6), at_most=2, ordered=False)
+    await many.begun(0, 1)
+    await many.runs.end(1)
+    await many.begun(0, 1, 2)
+    await many.runs.end(2, 0, 3, 4, 5)
+    await many.task
+    assert many.outcomes == [1, 2, 0, 3, 4, 5]
 
 
-def test_as_many_run_as_may_and_the_next_begins_with_the_first_end():
-    async def main():
-        many = Map(range(6), at_most=2, ordered=False)
-        await many.begun(0, 1)
-        await many.runs.end(1)
-        await many.begun(0, 1, 2)
-        await many.runs.end(2, 0, 3, 4, 5)
-        await many.task
-        assert many.outcomes == [1, 2, 0, 3, 4, 5]
-
-    run(main)
-
-
-def test_in_order_so_many_wait_for_an_earlier_one_and_no_more():
-    async def main():
-        many = Map(range(1000), at_most=2)
-        for payload in range(1, 2 * (AHEAD + 1)):
-            await many.runs.end(payload)
-        await many.begun(*range(2 * (AHEAD + 1)))
-        assert many.outcomes == []
-        await many.runs.end(0)
-        await until(lambda: len(many.outcomes) == 2 * (AHEAD + 1))
-        await many.begun(*range(2 * (AHEAD + 1) + 2))
-        many.task.cancel()
-        await asyncio.wait([many.task])
-
-    run(main)
+async def test_in_order_so_many_wait_for_an_earlier_one_and_no_more():
+    many = Map(range(1000), at_most=2)
+    for payload in range(1, 2 * (AHEAD + 1)):
+        await many.runs.end(payload)
+    await many.begun(*range(2 * (AHEAD + 1)))
+    assert many.outcomes == []
+    await many.runs.end(0)
+    await until(lambda: len(many.outcomes) == 2 * (AHEAD + 1))
+    await many.begun(*range(2 * (AHEAD + 1) + 2))
+    many.task.cancel()
+    await asyncio.wait([many.task])
 
 
-def test_an_error_is_handed_out_in_its_place():
-    async def main():
-        many = Map(range(3))
-        await many.runs.end(2)
-        await many.runs.end(1, error=Cancelled("somebody did"))
-        await many.runs.end(0)
-        await many.task
-        assert many.outcomes == [0, "somebody did", 2]
-        progress = many.window.progress
-        assert (progress.started, progress.done, progress.failed) == (3, 2, 1)
-
-    run(main)
+async def test_an_error_is_handed_out_in_its_place():
+    many = Map(range(3))
+    await many.runs.end(2)
+    await many.runs.end(1, error=Cancelled("somebody did"))
+    await many.runs.end(0)
+    await many.task
+    assert many.outcomes == [0, "somebody did", 2]
+    progress = many.window.progress
+    assert (progress.started, progress.done, progress.failed) == (3, 2, 1)
 
 
 @pytest.mark.parametrize("error", [KeyError("a bug"), asyncio.CancelledError()])
-def test_what_is_no_error_of_ours_ends_the_whole(error):
+async def test_what_is_no_error_of_ours_ends_the_whole(error):
     """All that runs is cancelled, and has ended by then."""
-
-    async def main():
-        many = Map(range(9))
-        await many.begun(0, 1, 2)
-        await many.runs.end(1, error=error)
-        with pytest.raises(type(error)):
-            await many.task
-        assert set(many.runs.cancelled) - {1} == {0, 2}
-        assert many.runs.under_way == {}
-        assert many.outcomes == []
-
-    run(main)
+    many = Map(range(9))
+    await many.begun(0, 1, 2)
+    await many.runs.end(1, error=error)
+    with pytest.raises(type(error)):
+        await many.task
+    assert set(many.runs.cancelled) - {1} == {0, 2}
+    assert many.runs.under_way == {}
+    assert many.outcomes == []
 
 
 @pytest.mark.parametrize("awaited", [False, True])
-def test_what_payloads_raise_ends_the_whole(awaited):
+async def test_what_payloads_raise_ends_the_whole(awaited):
     def plain():
         yield 0
         raise KeyError("no more")
@@ -144,49 +123,42 @@ def test_what_payloads_raise_ends_the_whole(awaited):
         yield 0
         raise KeyError("no more")
 
-    async def main():
-        many = Map(coming() if awaited else plain())
-        with pytest.raises(KeyError):
-            await many.task
-        assert many.runs.under_way == {}
-        assert many.runs.begun == many.runs.cancelled
-
-    run(main)
+    many = Map(coming() if awaited else plain())
+    with pytest.raises(KeyError):
+        await many.task
+    assert many.runs.under_way == {}
+    assert many.runs.begun == many.runs.cancelled
 
 
-def test_payloads_that_are_awaited_are_asked_for_one_at_a_time_and_while_there_is_room():
+async def test_payloads_that_are_awaited_are_asked_for_one_at_a_time_and_while_there_is_room():
     """They are let go of when nobody takes answers any more."""
     asked, let_go = [], []
+    gates = [asyncio.Event() for _ in range(4)]
 
-    async def main():
-        gates = [asyncio.Event() for _ in range(4)]
+    async def coming():
+        try:
+            for number, gate in enumerate(gates):
+                asked.append(number)
+                await gate.wait()
+                yield number
+        except asyncio.CancelledError:
+            let_go.append(len(asked))
+            raise
 
-        async def coming():
-            try:
-                for number, gate in enumerate(gates):
-                    asked.append(number)
-                    await gate.wait()
-                    yield number
-            except asyncio.CancelledError:
-                let_go.append(len(asked))
-                raise
-
-        many = Map(coming(), at_most=2)
-        await until(lambda: asked)
-        for number in (0, 1):
-            gates[number].set()
-            await until(lambda number=number: number in many.runs.under_way)
-        await many.begun(0, 1)
-        assert len(asked) <= 3
-        await many.runs.end(0)
-        await until(lambda: asked == [0, 1, 2] and many.outcomes == [0])
-        assert let_go == []
-        many.task.cancel()
-        await asyncio.wait([many.task])
-        assert many.runs.cancelled == [1]
-        await until(lambda: let_go == [3])
-
-    run(main)
+    many = Map(coming(), at_most=2)
+    await until(lambda: asked)
+    for number in (0, 1):
+        gates[number].set()
+        await until(lambda number=number: number in many.runs.under_way)
+    await many.begun(0, 1)
+    assert len(asked) <= 3
+    await many.runs.end(0)
+    await until(lambda: asked == [0, 1, 2] and many.outcomes == [0])
+    assert let_go == []
+    many.task.cancel()
+    await asyncio.wait([many.task])
+    assert many.runs.cancelled == [1]
+    await until(lambda: let_go == [3])
 
 
 # --- in a thread that does not await -------------------------------------------------------------

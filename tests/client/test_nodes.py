@@ -1,7 +1,5 @@
 """Which node is asked: rules without sockets, time passed in."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

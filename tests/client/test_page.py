@@ -1,7 +1,5 @@
 """The page about the client: what stands there runs, and nothing is missing from it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A client that reads in Redis, too, which nodes there are: real nodes, and a real Redis."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -53,26 +51,22 @@ def test_it_finds_nodes_when_all_that_it_was_given_have_gone(
 
 
 @pytest.mark.parametrize("kept", ["nothing", "nonsense"])
-def test_what_is_not_there_is_no_help_and_no_harm(
+async def test_what_is_not_there_is_no_help_and_no_harm(
     nodes, nowhere, redis_server, redis_servers, kept
 ):
     name = redis_servers.new_name()
     if kept == "nonsense":
         key = f"{{spillover:{name}}}:configuration"
         redis_server.client.hset(key, mapping={"stamp": "9 z 9", "body": "nonsense"})
-
-    async def main():
-        topology = replace(nodes.topology_of("a"), name=redis_servers.new_name())
-        async with nodes.Federation(topology, config_redis=redis_server.url) as federation:
-            await configured(federation, max_hops=3)
-            given = {"redis_url": redis_server.url, "federation": name, "follow": True}
-            async with AsyncSpillover(nowhere, retries=Retries(rounds=1), **given) as lost:
-                with pytest.raises(Unreachable):
-                    await lost.run({})
-            async with AsyncSpillover(federation["a"].url, **given) as client:
-                assert (await client.run({})).cluster == "a"
-
-    nodes.run(main)
+    topology = replace(nodes.topology_of("a"), name=redis_servers.new_name())
+    async with nodes.Federation(topology, config_redis=redis_server.url) as federation:
+        await configured(federation, max_hops=3)
+        given = {"redis_url": redis_server.url, "federation": name, "follow": True}
+        async with AsyncSpillover(nowhere, retries=Retries(rounds=1), **given) as lost:
+            with pytest.raises(Unreachable):
+                await lost.run({})
+        async with AsyncSpillover(federation["a"].url, **given) as client:
+            assert (await client.run({})).cluster == "a"
 
 
 def test_a_client_that_has_ended_holds_no_connection_of_redis(nodes, redis_servers, tmp_path):

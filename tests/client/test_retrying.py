@@ -1,7 +1,5 @@
 """When a request is sent again, and where: rules without sockets, time passed in."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

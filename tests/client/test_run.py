@@ -1,10 +1,8 @@
 """`AsyncSpillover.run` with whole nodes on real sockets, in one loop."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
-import sys
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -12,54 +10,23 @@ from spillover.client import (
     AsyncSpillover,
     Cancelled,
     InputError,
-    Rejected,
 )
-from spillover.handlers import Rejected as HandlerRejected
 from support.loop import until
 
 LONG = {"service_ms": 60_000}
 
 
-@pytest.fixture
-def handler(monkeypatch):
-    """A handler that does what its payload says, and counts its runs."""
-
-    class Handler:
-        def __init__(self):
-            self.runs = 0
-
-        async def run(self, payload):
-            self.runs += 1
-            match payload:
-                case "fail":
-                    raise RuntimeError("out of paper")
-                case "reject":
-                    raise HandlerRejected("expected a color", status=418, body={"field": "color"})
-            return payload
-
-    one = Handler()
-    monkeypatch.setitem(sys.modules, "handler_of_client_tests", one)
-    return one
+@asynccontextmanager
+async def a_client(nodes, *ids, retries=None, **topology):
+    federation = nodes.Federation(nodes.topology_of(*(ids or "a"), **topology))
+    async with federation:
+        urls = [federation[cluster].url for cluster in ids or "a"]
+        async with AsyncSpillover(urls, retries=retries) as client:
+            yield client, federation
 
 
-HANDLED = {"a": {"handler": "python:handler_of_client_tests:run"}}
-
-
-def with_client(nodes, check, *ids, retries=None, **topology):
-    """Run `check(client, federation)`."""
-
-    async def main():
-        federation = nodes.Federation(nodes.topology_of(*(ids or "a"), **topology))
-        async with federation:
-            urls = [federation[cluster].url for cluster in ids or "a"]
-            async with AsyncSpillover(urls, retries=retries) as client:
-                await check(client, federation)
-
-    nodes.run(main)
-
-
-def test_an_answer_has_all_that_its_node_tells(nodes):
-    async def check(client, federation):
+async def test_an_answer_has_all_that_its_node_tells(nodes):
+    async with a_client(nodes) as (client, _):
         answer = await client.run({"service_ms": 3})
         assert (answer.result, answer.cluster, answer.path) == ({"service_ms": 3.0}, "a", ("a",))
         assert (answer.hops, answer.replayed, len(answer.id)) == (0, False, 24)
@@ -67,45 +34,11 @@ def test_an_answer_has_all_that_its_node_tells(nodes):
         assert set(answer.timing_ms) == {"queued", "network", "service", "return", "total"}
         assert client.stats == (1, 1, 0, 0, 0, 0)
 
-    with_client(nodes, check)
 
-
-def test_the_same_key_gets_the_same_answer_and_another_payload_is_a_conflict(nodes, handler):
-    async def check(client, federation):
-        first = await client.run([1], key="schlüssel 7")
-        again = await client.run([1], key="schlüssel 7")
-        assert (first.replayed, again.replayed, handler.runs) == (False, True, 1)
-        assert again.id == first.id == "schlüssel 7"
-        with pytest.raises(Rejected, match="another key") as error:
-            await client.run([2], key="schlüssel 7")
-        assert (error.value.reason, error.value.status) == ("conflict", 409)
-        assert error.value.surely_did_not_run
-        assert (error.value.id, error.value.node) == ("schlüssel 7", federation["a"].url)
-        assert handler.runs == 1
-
-    with_client(nodes, check, clusters=HANDLED)
-
-
-def test_a_draining_node_loses_its_clients_and_gets_them_back(nodes):
-    async def check(client, federation):
-        await federation["a"].send("POST", "/admin/drain")
-        answers = [await client.run(None) for _ in range(4)]
-        assert {answer.cluster for answer in answers} == {"b"}
-        assert client.stats.retries == 1
-        await federation["a"].send("POST", "/admin/resume")
-
-        async def is_back():
-            return (await client.run(None)).cluster == "a"
-
-        await until(is_back)
-
-    with_client(nodes, check, "a", "b", links=[])
-
-
-def test_a_request_nobody_waits_for_is_cancelled_wherever_it_is(nodes):
+async def test_a_request_nobody_waits_for_is_cancelled_wherever_it_is(nodes):
     """At its home, in the queue, and at a neighbor."""
-
-    async def check(client, federation):
+    full = {"a": {"queue_limit": 2}, "b": {"servers": 9}}
+    async with a_client(nodes, "a", "b", clusters=full) as (client, federation):
         running = [asyncio.create_task(client.run(LONG)) for _ in range(4)]
         home = federation["a"].ledger.home
         await until(lambda: home["accepted"] == 4 and home["away"] == 1)
@@ -116,12 +49,9 @@ def test_a_request_nobody_waits_for_is_cancelled_wherever_it_is(nodes):
         await until(lambda: home["cancelled"] == 4)
         assert client.stats.called_off == 4
 
-    full = {"a": {"queue_limit": 2}, "b": {"servers": 9}}
-    with_client(nodes, check, "a", "b", clusters=full)
 
-
-def test_what_has_its_users_key_goes_on(nodes):
-    async def check(client, federation):
+async def test_what_has_its_users_key_goes_on(nodes):
+    async with a_client(nodes) as (client, federation):
         running = asyncio.create_task(client.run({"service_ms": 200}, key="mine"))
         home = federation["a"].ledger.home
         await until(lambda: home["running"] == 1)
@@ -131,11 +61,9 @@ def test_what_has_its_users_key_goes_on(nodes):
         assert (home["accepted"], home["done"], home["cancelled"]) == (1, 1, 0)
         assert client.stats.called_off == 0
 
-    with_client(nodes, check)
 
-
-def test_a_closed_client_ends_what_is_under_way_and_takes_no_more(nodes):
-    async def check(client, federation):
+async def test_a_closed_client_ends_what_is_under_way_and_takes_no_more(nodes):
+    async with a_client(nodes) as (client, federation):
         running = asyncio.create_task(client.run(LONG))
         home = federation["a"].ledger.home
         await until(lambda: home["running"] == 1)
@@ -146,8 +74,6 @@ def test_a_closed_client_ends_what_is_under_way_and_takes_no_more(nodes):
         with pytest.raises(RuntimeError, match="closed"):
             await client.run(None)
         await client.close()
-
-    with_client(nodes, check)
 
 
 def test_what_is_missing_to_read_redis_is_told_with_how_to_get_it(monkeypatch):

@@ -1,8 +1,6 @@
 """A client that follows: what nodes announce is which nodes it has, and the node of its session is
 the one that it asks."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
@@ -18,7 +16,6 @@ from spillover.live.membership.session_wire import encode_announcement, encode_h
 from support.loop import turn, until
 from support.scripted_server import done, scripted
 
-LIMIT_S = 20.0
 SHOWN = ((b"authorization", b"Bearer of-tests"),)
 
 
@@ -97,77 +94,60 @@ async def following(*urls, random=None):
         await client.close()
 
 
-def run(main):
-    asyncio.run(asyncio.wait_for(main(), LIMIT_S))
-
-
 def paths(door):
     return [head.split()[:2] for head in door.heads]
 
 
-def test_it_has_the_nodes_that_are_announced_and_asks_that_of_its_session():
-    async def main():
-        async with doors(2) as (one, other), following(one.url, random=AtOnce()) as (client, nodes):
+async def test_it_has_the_nodes_that_are_announced_and_asks_that_of_its_session():
+    async with doors(2) as (one, other), following(one.url, random=AtOnce()) as (client, nodes):
 
-            async def announced(version, **urls):
-                for door in (one, other):
-                    door.announce("a" if door is one else "b", version, **urls)
-                await until(lambda: set(nodes.urls) == set(urls.values()))
+        async def announced(version, **urls):
+            for door in (one, other):
+                door.announce("a" if door is one else "b", version, **urls)
+            await until(lambda: set(nodes.urls) == set(urls.values()))
 
-            await until(lambda: one.sessions)
-            await announced(1, a=one.url)
+        await until(lambda: one.sessions)
+        await announced(1, a=one.url)
+        await until(lambda: client.session.in_use)
+        assert nodes.current == client.session.in_use.url == one.url
+        await announced(2, a=one.url, b=other.url)
+        order = nodes.urls
+        await announced(3, b=other.url, a=one.url)
+        await turn(0.02)
+        assert nodes.urls == order, "they are the same"
+
+
+async def test_it_shows_its_token_and_says_goodbye():
+    async with doors(1) as (door,):
+        door.announce("a", 1, a=door.url)
+        async with following(door.url) as (client, _):
             await until(lambda: client.session.in_use)
-            assert nodes.current == client.session.in_use.url == one.url
-            await announced(2, a=one.url, b=other.url)
-            order = nodes.urls
-            await announced(3, b=other.url, a=one.url)
-            await turn(0.02)
-            assert nodes.urls == order, "they are the same"
-
-    run(main)
-
-
-def test_it_shows_its_token_and_says_goodbye():
-    async def main():
-        async with doors(1) as (door,):
-            door.announce("a", 1, a=door.url)
-            async with following(door.url) as (client, _):
-                await until(lambda: client.session.in_use)
-                assert len(client._clients) == 1, "one for each url"
-            method, path = paths(door)[-1]
-            assert (method, path.startswith(b"/session?client=")) == (b"DELETE", True)
-            assert all(b"authorization: Bearer of-tests\r\n" in head for head in door.heads)
-            await until(lambda: not door.sessions)
-            assert [client.idle + client.busy for client in client._clients.values()] == [0]
-
-    run(main)
+            assert len(client._clients) == 1, "one for each url"
+        method, path = paths(door)[-1]
+        assert (method, path.startswith(b"/session?client=")) == (b"DELETE", True)
+        assert all(b"authorization: Bearer of-tests\r\n" in head for head in door.heads)
+        await until(lambda: not door.sessions)
+        assert [client.idle + client.busy for client in client._clients.values()] == [0]
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_a_session_begins_with_the_first_request_where_one_is_wanted(follow):
-    async def main():
-        async with scripted(done(7)) as server:
-            async with AsyncSpillover(server.url, follow=follow) as client:
-                await turn(0.02)
-                assert server.seen == []
-                assert (await client.run(1)).result == 7
-                await turn(0.05)
-            asked = [words.partition("?")[0] for words, _ in server.seen]
-            assert asked[0] in ("POST /requests", "GET /session")
-            assert ("GET /session" in asked) is follow
-
-    run(main)
+async def test_a_session_begins_with_the_first_request_where_one_is_wanted(follow):
+    async with scripted(done(7)) as server:
+        async with AsyncSpillover(server.url, follow=follow) as client:
+            await turn(0.02)
+            assert server.seen == []
+            assert (await client.run(1)).result == 7
+            await turn(0.05)
+        asked = [words.partition("?")[0] for words, _ in server.seen]
+        assert asked[0] in ("POST /requests", "GET /session")
+        assert ("GET /session" in asked) is follow
 
 
-def test_each_client_has_them_in_an_order_of_its_own():
+async def test_each_client_has_them_in_an_order_of_its_own():
     """Where one node fails, not all go to one other. Those that it was given are all, until it
     hears of others."""
-
-    async def main():
-        async with doors(1) as (door,), AsyncExitStack() as stack:
-            urls = [door.url, *(f"http://127.0.0.1:{port}" for port in range(1, 9))]
-            clients = [await stack.enter_async_context(following(*urls)) for _ in range(8)]
-            assert all(set(nodes.urls) == set(urls) for _, nodes in clients)
-            assert len({nodes.urls for _, nodes in clients}) > 1
-
-    run(main)
+    async with doors(1) as (door,), AsyncExitStack() as stack:
+        urls = [door.url, *(f"http://127.0.0.1:{port}" for port in range(1, 9))]
+        clients = [await stack.enter_async_context(following(*urls)) for _ in range(8)]
+        assert all(set(nodes.urls) == set(urls) for _, nodes in clients)
+        assert len({nodes.urls for _, nodes in clients}) > 1

@@ -1,9 +1,8 @@
 """Places for requests, taken in a client's loop and in threads."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -11,18 +10,16 @@ from spillover.client.slots import Slots
 from support.loop import turn, until
 
 
-def with_slots(places, check):
-    async def main():
-        slots = Slots(places, asyncio.get_running_loop())
-        await check(slots)
-        # As many as ever are free in the end.
-        assert [slots.take() for _ in range(places + 1)] == [True] * places + [False]
-
-    asyncio.run(asyncio.wait_for(main(), 20.0))
+@asynccontextmanager
+async def some_slots(places):
+    slots = Slots(places, asyncio.get_running_loop())
+    yield slots
+    # As many as ever are free in the end.
+    assert [slots.take() for _ in range(places + 1)] == [True] * places + [False]
 
 
-def test_there_are_as_many_as_was_said():
-    async def check(slots):
+async def test_there_are_as_many_as_was_said():
+    async with some_slots(2) as slots:
         assert [slots.take() for _ in range(3)] == [True, True, False]
         slots.give_back()
         async with slots:
@@ -31,11 +28,9 @@ def test_there_are_as_many_as_was_said():
         for _ in range(2):
             slots.give_back()
 
-    with_slots(2, check)
 
-
-def test_who_waits_in_the_loop_is_first_and_in_turn():
-    async def check(slots):
+async def test_who_waits_in_the_loop_is_first_and_in_turn():
+    async with some_slots(1) as slots:
         assert slots.take()
         got = []
 
@@ -54,14 +49,11 @@ def test_who_waits_in_the_loop_is_first_and_in_turn():
         await asyncio.gather(*waits)
         slots.give_back()
 
-    with_slots(1, check)
-
 
 @pytest.mark.parametrize("given_back", [False, True])
-def test_who_waits_no_longer_takes_no_place(given_back):
+async def test_who_waits_no_longer_takes_no_place(given_back):
     """Also where it was given one in that moment."""
-
-    async def check(slots):
+    async with some_slots(1) as slots:
         assert slots.take()
         waits = [asyncio.create_task(slots.wait()) for _ in range(2)]
         await turn()
@@ -78,5 +70,3 @@ def test_who_waits_no_longer_takes_no_place(given_back):
         await waits[1]
         slots.give_back()
         await until(lambda: not slots._waiting)
-
-    with_slots(1, check)

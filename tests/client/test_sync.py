@@ -1,7 +1,5 @@
 """The synchronous client: threads, running loops, Ctrl-C. Nodes run in a thread of their own."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

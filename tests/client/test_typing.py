@@ -1,7 +1,5 @@
 """Both faces of the client are alike. Their types are looked at by `mypy` with `typed_example`."""
 
-from __future__ import annotations
-
 import inspect
 
 from spillover import client

@@ -2,8 +2,6 @@
 so, and defaults in its help.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

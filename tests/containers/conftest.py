@@ -3,8 +3,6 @@
 Opt-in, SPILLOVER_DOCKER=1: an image is built, and containers are started.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

@@ -4,8 +4,6 @@ off, one that is stopped, and lease members. What faults do is tested with proce
 tests/realtime.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -2,8 +2,6 @@
 missing: clear words, and what to do.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

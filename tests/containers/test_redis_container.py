@@ -4,8 +4,6 @@ killed, one hands over, Redis stands still and comes back empty.
 What must hold whatever happens is in `support.leases.reckoning`.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

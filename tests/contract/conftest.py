@@ -4,9 +4,8 @@ Both go by the clock that a test hands in: in the scripts, the one line that ask
 is replaced. That line and everything else that needs a real clock is tested in tests/live.
 """
 
-from __future__ import annotations
-
 import asyncio
+from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import fields, replace
 
@@ -183,17 +182,15 @@ def member_of():
 
 @pytest.fixture(params=[pytest.param("redis", marks=pytest.mark.processes), "twin"])
 def tell(request):
-    """`tell(partitions, story)` runs `story(group, a, b, c)` with a group and three members."""
+    """A group of so many partitions and three members, for `async with`."""
     new_group = request.getfixturevalue(f"new_{request.param}_group")
 
-    def run(partitions, story, times=None, balance="count"):
-        async def telling():
-            group = new_group(partitions, times or LeaseTimes(), balance)
-            try:
-                await story(group, *(Member(group, node) for node in "abc"))
-            finally:
-                await group.close()
+    @asynccontextmanager
+    async def telling(partitions, times=None, balance="count"):
+        group = new_group(partitions, times or LeaseTimes(), balance)
+        try:
+            yield group, *(Member(group, node) for node in "abc")
+        finally:
+            await group.close()
 
-        asyncio.run(telling())
-
-    return run
+    return telling

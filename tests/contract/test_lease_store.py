@@ -1,7 +1,5 @@
 """What each operation of a lease store does, on real Redis and in memory alike."""
 
-from __future__ import annotations
-
 from spillover.core.leases.records import Allocation, Registration
 from spillover.model.lease_times import LeaseTimes
 from spillover.policy.leases import EPOCH_MAX
@@ -11,10 +9,9 @@ T = 1_000_000
 """Where the store's clock stands at first, in ms."""
 
 
-def test_the_first_claim_wins_and_gets_the_clock_as_epoch(tell):
+async def test_the_first_claim_wins_and_gets_the_clock_as_epoch(tell):
     """Grab, activate; the mark stays and blocks others."""
-
-    async def story(group, a, b, _):
+    async with tell(2) as (group, a, b, _):
         assert (await a.join(T)).ok
         assert (await b.join(T)).ok
         assert await a.grab(T, 0)
@@ -34,13 +31,10 @@ def test_the_first_claim_wins_and_gets_the_clock_as_epoch(tell):
             await a.renew(now, (0, T + 3))
             assert list((await group.snapshot(now)).grabs) == marks
 
-    tell(2, story)
 
-
-def test_who_is_no_member_wins_nothing(tell):
+async def test_who_is_no_member_wins_nothing(tell):
     """Neither before it has joined nor after it counts as dead, until it renews."""
-
-    async def story(group, a, _, __):
+    async with tell(2) as (_group, a, _, __):
         assert not await a.grab(T, 0)
         await a.join(T)
         dead = T + TIMES.max_lease_ms
@@ -49,13 +43,10 @@ def test_who_is_no_member_wins_nothing(tell):
         await a.renew(dead)
         assert await a.grab(dead, 1)
 
-    tell(2, story)
 
-
-def test_stale_epochs_and_other_nodes_change_nothing(tell):
+async def test_stale_epochs_and_other_nodes_change_nothing(tell):
     """Renewing, draining, releasing, asking: nothing is stored differently afterwards."""
-
-    async def story(group, a, b, _):
+    async with tell(1) as (group, a, b, _):
         ((_, epoch),) = await a.start(T, 0)
         await b.join(T)
         await b.renew(T + 9)
@@ -70,13 +61,10 @@ def test_stale_epochs_and_other_nodes_change_nothing(tell):
         after = await group.snapshot(T + 9)
         assert (after.allocations, after.grabs) == (before.allocations, before.grabs)
 
-    tell(1, story)
 
-
-def test_a_living_holder_is_asked_and_never_robbed(tell):
+async def test_a_living_holder_is_asked_and_never_robbed(tell):
     """Won, drained, released, started: only then does the winner get an epoch."""
-
-    async def story(group, a, b, c):
+    async with tell(2) as (_group, a, b, c):
         held = await a.start(T, 0, 1)
         epoch = held[0][1]
         now = T + TIMES.normal_lease_ms
@@ -98,13 +86,10 @@ def test_a_living_holder_is_asked_and_never_robbed(tell):
         assert (await a.renew(now + 6, *held)).held[0] == (0, False, False)
         assert (await b.activate(now + 6, 0)).epoch == now + 6
 
-    tell(2, story)
 
-
-def test_a_holder_that_never_stops_loses_it_at_the_limit_and_a_dead_winner_too(tell):
+async def test_a_holder_that_never_stops_loses_it_at_the_limit_and_a_dead_winner_too(tell):
     """Renewals do not put off the shutdown limit; the mark of a winner has its own."""
-
-    async def story(group, a, b, c):
+    async with tell(2) as (_group, a, b, c):
         held = await a.start(T, 0, 1)
         now = T + TIMES.normal_lease_ms
         await a.renew(now, *held)
@@ -122,13 +107,10 @@ def test_a_holder_that_never_stops_loses_it_at_the_limit_and_a_dead_winner_too(t
         assert (await b.activate(freed, 0)).epoch is None
         assert (await c.activate(freed, 0)).epoch == freed
 
-    tell(2, story)
 
-
-def test_a_lease_that_is_not_renewed_ends_and_its_epoch_is_remembered(tell):
+async def test_a_lease_that_is_not_renewed_ends_and_its_epoch_is_remembered(tell):
     """The last holder cannot renew it then. A clock that was set back gives a later epoch, too."""
-
-    async def story(group, a, b, _):
+    async with tell(1) as (_group, a, b, _):
         ((_, epoch),) = await a.start(T, 0)
         over = T + TIMES.max_lease_ms
         assert (await b.survey(over - 1)).free == []
@@ -144,13 +126,10 @@ def test_a_lease_that_is_not_renewed_ends_and_its_epoch_is_remembered(tell):
         assert await a.grab(later, 0, TIMES.normal_lease_ms)
         assert (await a.activate(over - 100, 0)).epoch == over + 1
 
-    tell(1, story)
 
-
-def test_two_processes_of_one_id(tell, member_of):
+async def test_two_processes_of_one_id(tell, member_of):
     """The second waits for the first to count as dead; the first is displaced then."""
-
-    async def story(group, a, b, _):
+    async with tell(1) as (group, a, b, _):
         ((_, epoch),) = await a.start(T, 0)
         rival = member_of(group, "a", "i2")
         assert (await a.join(T + 5)).ok
@@ -170,14 +149,11 @@ def test_two_processes_of_one_id(tell, member_of):
         await rival.leave(dead)
         assert (await b.survey(dead)).standing.held == {}
 
-    tell(1, story)
 
-
-def test_who_joins_clears_the_dead_away(tell, member_of):
+async def test_who_joins_clears_the_dead_away(tell, member_of):
     """Ids that are used once do not pile up; those that live stay, and one of the dead that was
     only frozen is a member again with its next renewal."""
-
-    async def story(group, a, b, c):
+    async with tell(1) as (group, a, b, c):
         await a.join(T)
         pods = [member_of(group, f"pod-{number}") for number in range(5)]
         for pod in pods:
@@ -194,14 +170,11 @@ def test_who_joins_clears_the_dead_away(tell, member_of):
         assert (await pods[0].join(dead + 1)).ok
         assert set((await group.snapshot(dead)).members) == {"a", "c", "pod-0"}
 
-    tell(1, story)
 
-
-def test_behind_the_last_epoch_that_can_be_read_they_begin_anew(tell):
+async def test_behind_the_last_epoch_that_can_be_read_they_begin_anew(tell):
     """As what somebody wrote there has it: the one behind it would be read by nobody, and a
     partition that is served would count as free."""
-
-    async def story(group, a, _, __):
+    async with tell(2) as (group, a, _, __):
         await a.join(T)
         await group.put(
             {0: Allocation("b", EPOCH_MAX, T, 0, 0)}, {}, {"a": Registration(T + 1, "i1")}
@@ -209,5 +182,3 @@ def test_behind_the_last_epoch_that_can_be_read_they_begin_anew(tell):
         assert await a.grab(T, 0, TIMES.normal_lease_ms)
         assert (await a.activate(T, 0)).epoch == T
         assert (await a.survey(T)).own == [(0, T)]
-
-    tell(2, story)

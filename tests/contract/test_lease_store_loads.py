@@ -1,7 +1,5 @@
 """What a lease store does where loads count, on real Redis and in memory alike."""
 
-from __future__ import annotations
-
 from functools import partial
 from importlib import resources
 from random import Random
@@ -30,10 +28,9 @@ async def grabs(member, now, partitions):
     return [p for p in partitions if await member.grab(now, p)]
 
 
-def test_only_the_holder_tells_a_load(tell_loads):
+async def test_only_the_holder_tells_a_load(tell_loads):
     """Owner and epoch are compared; what was told stands until the next."""
-
-    async def story(group, a, b, _):
+    async with tell_loads(3) as (group, a, b, _):
         held = await a.start(T, 0, 1)
         await b.join(T)
         told = await a.survey(T, *loads_of(held, 5, 7))
@@ -46,13 +43,10 @@ def test_only_the_holder_tells_a_load(tell_loads):
         stored = (await group.snapshot(T + 1)).loads
         assert (stored[0].at_ms, stored[1].at_ms) == (T, T + 1)
 
-    tell_loads(3, story)
 
-
-def test_unknown_loads_count_for_the_mean_and_for_one_at_first(tell_loads):
+async def test_unknown_loads_count_for_the_mean_and_for_one_at_first(tell_loads):
     """What nobody has told for two maximum leases is unknown."""
-
-    async def story(group, a, b, _):
+    async with tell_loads(4) as (group, a, b, _):
         assert (await a.survey(T)).loads.of == [1000] * 4
         held = await a.start(T, 0, 1)
         await b.join(T)
@@ -69,13 +63,10 @@ def test_unknown_loads_count_for_the_mean_and_for_one_at_first(tell_loads):
         await group.lose_all()
         assert (await a.survey(T + 1)).loads.known == {}
 
-    tell_loads(4, story)
 
-
-def test_what_is_free_goes_to_whoever_has_least(tell_loads):
+async def test_what_is_free_goes_to_whoever_has_least(tell_loads):
     """Or to whom it leaves within the band; to anyone after a while."""
-
-    async def story(group, a, b, c):
+    async with tell_loads(4) as (_group, a, b, c):
         held = await a.start(T, 0) + await b.start(T, 1)
         await c.join(T)
         await a.survey(T, *loads_of(held[:1], 20))
@@ -88,13 +79,10 @@ def test_what_is_free_goes_to_whoever_has_least(tell_loads):
         assert await b.grab(T, 3)
         assert (await a.survey(T)).loads.held == {"a": 20_000, "b": 22_000, "c": 14_000}
 
-    tell_loads(4, story)
 
-
-def test_a_held_partition_moves_if_that_lessens_the_imbalance(tell_loads):
+async def test_a_held_partition_moves_if_that_lessens_the_imbalance(tell_loads):
     """Not out of the band, not the heavy one, not twice in a period, not before its residency."""
-
-    async def story(group, a, b, _):
+    async with tell_loads(5) as (_group, a, b, _):
         held = await a.start(T, *range(5))
         now = T + PERIOD
         await b.join(now)
@@ -120,13 +108,10 @@ def test_a_held_partition_moves_if_that_lessens_the_imbalance(tell_loads):
         # The budget is one in a period.
         assert await grabs(b, now, range(5)) == [3]
 
-    tell_loads(5, story)
 
-
-def test_who_releases_keeps_nobody_away_by_its_own_mark(tell):
+async def test_who_releases_keeps_nobody_away_by_its_own_mark(tell):
     """Won, started, released at once: the mark of the win goes with it; another's stays."""
-
-    async def story(group, a, b, _):
+    async with tell(2) as (group, a, b, _):
         ((_, epoch),) = await a.start(T, 0)
         await b.join(T)
         assert list((await group.snapshot(T)).grabs) == [0]
@@ -137,8 +122,6 @@ def test_who_releases_keeps_nobody_away_by_its_own_mark(tell):
         assert await b.grab(T + 1, 0)
         assert not await a.release(T + 1, 0, epoch)
         assert list((await group.snapshot(T + 1)).grabs) == [0]
-
-    tell(2, story)
 
 
 def test_the_script_reckons_a_fair_load_as_policy_does(redis_server):

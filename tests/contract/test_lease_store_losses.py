@@ -1,7 +1,5 @@
 """What a lease store does after data were lost, on real Redis and in memory alike."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.leases.records import Allocation
@@ -12,10 +10,9 @@ T = 1_000_000
 PATIENT = TIMES.normal_lease_ms
 
 
-def test_holders_say_first_what_they_hold(tell):
+async def test_holders_say_first_what_they_hold(tell):
     """All data lost: same epochs again for who holds, and no grabs for one maximum lease."""
-
-    async def story(group, a, b, c):
+    async with tell(4) as (group, a, b, c):
         held_a = await a.start(T, 0, 1)
         held_b = await b.start(T, 2)
         era = (await b.renew(T + 5, *held_b)).era
@@ -40,14 +37,11 @@ def test_holders_say_first_what_they_hold(tell):
         assert (await c.survey(after)).free == [3]
         assert await c.grab(after, 3, PATIENT)
 
-    tell(4, story)
 
-
-def test_who_is_new_and_first_at_a_promoted_replica_begins_the_grace_as_well(tell):
+async def test_who_is_new_and_first_at_a_promoted_replica_begins_the_grace_as_well(tell):
     """It never saw the group, but finds another server's era: the replica may not have heard of
     what a holds."""
-
-    async def story(group, a, b, c):
+    async with tell(2) as (group, a, b, c):
         held = await a.start(T, 0)
         await group.put({}, {}, {})
         await group.move()
@@ -63,13 +57,10 @@ def test_who_is_new_and_first_at_a_promoted_replica_begins_the_grace_as_well(tel
         assert (await c.survey(over)).held == [(0, "a", over - T)]
         assert await c.grab(over, 1, PATIENT)
 
-    tell(2, story)
 
-
-def test_a_store_that_went_back_to_older_data_learns_of_later_epochs(tell):
+async def test_a_store_that_went_back_to_older_data_learns_of_later_epochs(tell):
     """A replica that had not heard of the last owner believes it, and not the one before."""
-
-    async def story(group, a, b, _):
+    async with tell(1) as (group, a, b, _):
         ((_, epoch),) = await a.start(T, 0)
         await b.join(T)
         await group.move()
@@ -79,13 +70,10 @@ def test_a_store_that_went_back_to_older_data_learns_of_later_epochs(tell):
         assert not await a.release(T + 602, 0, epoch)
         assert (await a.survey(T + 602)).standing.held == {"a": 0, "b": 1}
 
-    tell(1, story)
 
-
-def test_leases_that_only_older_data_take_for_over_go_on(tell):
+async def test_leases_that_only_older_data_take_for_over_go_on(tell):
     """A snapshot older than the leases: who holds goes on; what was released does not."""
-
-    async def story(group, a, b, _):
+    async with tell(2) as (group, a, _b, _):
         held = await a.start(T, 0, 1)
         era = (await a.renew(T, *held)).era
         assert await a.release(T + 1, *held[1])
@@ -96,16 +84,13 @@ def test_leases_that_only_older_data_take_for_over_go_on(tell):
         assert answer.held == [(0, True, False), (1, False, False)]
         assert not await a.grab(now, 1, PATIENT)
 
-    tell(2, story)
-
 
 @pytest.mark.parametrize("moved", [True, False])
-def test_a_clock_that_is_behind_keeps_nobody_alive_for_longer(tell, moved):
+async def test_a_clock_that_is_behind_keeps_nobody_alive_for_longer(tell, moved):
     """A promoted replica's, or one that was set back: the dead are dead, marks are over and may
     move what there is, within one maximum lease. Holders keep their epochs."""
     max_lease = TIMES.max_lease_ms
-
-    async def story(group, a, b, c):
+    async with tell(4) as (group, a, b, c):
         held = await a.start(T, 0, 1, 2)
         ((_, epoch),) = await b.start(T, 3)
         await c.join(T)
@@ -132,19 +117,14 @@ def test_a_clock_that_is_behind_keeps_nobody_alive_for_longer(tell, moved):
         assert await a.grab(over, 3)
         assert (await a.activate(over, 3)).epoch == epoch + 1
 
-    tell(4, story)
 
-
-def test_who_was_to_stop_by_a_clock_that_was_ahead_has_no_longer_than_a_lease(tell):
+async def test_who_was_to_stop_by_a_clock_that_was_ahead_has_no_longer_than_a_lease(tell):
     """Also where all else that is stored lies within one."""
     max_lease = int(TIMES.max_lease_ms)
-
-    async def story(group, a, *_):
+    async with tell(4) as (group, a, *_):
         ((_, epoch),) = await a.start(T, 0)
         held = Allocation("a", epoch, T, T + max_lease, T + 10 * max_lease)
         await group.put({0: held}, {}, (await group.snapshot(T)).members)
         await group.move()
         assert (await a.renew(T, (0, epoch))).held == [(0, True, False)]
         assert (await group.snapshot(T)).allocations[0].stop_to_ms == T + max_lease
-
-    tell(4, story)

@@ -1,7 +1,5 @@
 """Whatever is stored, whatever is called when: Redis and the twin answer and store the same."""
 
-from __future__ import annotations
-
 import asyncio
 from random import Random
 

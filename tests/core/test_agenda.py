@@ -1,7 +1,5 @@
 """What a machine has put down for later, in the order in which it comes."""
 
-from __future__ import annotations
-
 import math
 
 from spillover.core.agenda import STALE_MAX, Agenda

@@ -1,7 +1,5 @@
 """Alert rules: fit for use by Prometheus, fit to be read at three in the morning, and tested."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

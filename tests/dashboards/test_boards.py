@@ -1,7 +1,5 @@
 """The committed boards: what the generator writes, sound by Grafana's schema, fit to be read."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

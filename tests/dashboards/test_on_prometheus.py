@@ -2,8 +2,6 @@
 members under load: each gives data, and alerts fire when somebody dies, not before.
 """
 
-from __future__ import annotations
-
 import math
 import re
 

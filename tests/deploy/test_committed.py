@@ -1,7 +1,5 @@
 """What lies in deploy/: what the command writes for ring5, and manifests that Kubernetes takes."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.metadata
 import importlib.util

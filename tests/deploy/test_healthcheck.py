@@ -1,8 +1,6 @@
 """What tells a container's engine whether a service is well: run as it lies there, against one at
 another port than its own."""
 
-from __future__ import annotations
-
 import runpy
 import socket
 import ssl

@@ -4,8 +4,6 @@
 not tested.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """How .venv is made: in a checkout of its own, by an installer that only notes what it is asked."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The description of a node, as `/openapi.json` has it. Nothing is asserted here."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from types import SimpleNamespace

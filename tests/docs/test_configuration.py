@@ -1,8 +1,6 @@
 """The generated page of the reference: it is what the generator writes, and explains everything
 that users can set."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

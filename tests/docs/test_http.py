@@ -1,7 +1,5 @@
 """The page about HTTP: it has each call, header and reason of the services, and none besides."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from spillover.apps.http.problems import STATUS_BY_REASON

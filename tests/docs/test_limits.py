@@ -1,7 +1,5 @@
 """Limits of two parts that must fit together: else requests are lost, or leases."""
 
-from __future__ import annotations
-
 from spillover.client import calls, session
 from spillover.live.leases.renewal import guard, settings, supervisor
 from spillover.live.queue import client_wire as queue_client_wire

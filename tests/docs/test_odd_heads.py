@@ -1,8 +1,6 @@
 """What is taken and refused of requests and answers that are a little off: each rule by examples,
 and the table in docs/http.md by the rules."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """`/openapi.json` explains itself: headers, examples and every error. `/docs` shows all of it, and
 asks no other host. That nodes answer as described is tested by schemathesis, in tests/apps."""
 
-from __future__ import annotations
-
 import html
 import re
 

@@ -2,8 +2,6 @@
 right, and who is let in.
 """
 
-from __future__ import annotations
-
 import jsonschema
 
 from spillover.apps.queue.doors import TABLE

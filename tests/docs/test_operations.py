@@ -1,8 +1,6 @@
 """The page about operations: each alert has its section, and leads to it. Links between the pages
 lead somewhere."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

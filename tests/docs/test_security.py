@@ -1,8 +1,6 @@
 """The rules for Redis in security.md suffice for leases and for the configuration, and for nothing
 else: a real Redis goes by exactly what the page says."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from contextlib import contextmanager

@@ -1,11 +1,12 @@
 """Nodes with API tokens as processes: `up --tokens`, a file that changes, and what logs say."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 from pathlib import Path
+
+from spillover.model.access import Role
+from support.api_tokens import let_in
 
 TWO = """
 name: two
@@ -16,9 +17,8 @@ links: [{between: [a, b], delay_ms: 5}]
 """
 
 
-def make_token(spillover, file, *arguments):
-    made = spillover("token", "new", "--json", "--append", str(file), *arguments)
-    return {"Authorization": f"Bearer {made.result()['secret']}"}
+def shown(file, name, tenant, role):
+    return {"Authorization": f"Bearer {let_in(file, name, tenant, role)}"}
 
 
 def logged(bed, cluster, words):
@@ -27,12 +27,10 @@ def logged(bed, cluster, words):
     return [line.partition(words)[2] for line in log.splitlines() if words in line]
 
 
-def test_a_testbed_with_api_tokens_lets_in_those_of_the_file_as_it_is_now(
-    up, ask, until, spillover, tmp_path
-):
+def test_a_testbed_with_api_tokens_lets_in_those_of_the_file_as_it_is_now(up, ask, until, tmp_path):
     (tmp_path / "two.yaml").write_text(TWO)
     tokens = tmp_path / "tokens.yaml"
-    shop = make_token(spillover, tokens, "--name", "shop", "--tenant", "shop", "--role", "submit")
+    shop = shown(tokens, "shop", "shop", Role.SUBMIT)
     bed, urls = up(str(tmp_path / "two.yaml"), "--tokens", str(tokens))
     url = urls["a"]
     payload = {"payload": {"service_ms": 1}}
@@ -40,7 +38,7 @@ def test_a_testbed_with_api_tokens_lets_in_those_of_the_file_as_it_is_now(
     assert ask(f"{url}/requests", payload, shop)[0] == 200
     assert ask(f"{url}/state", None, shop)[0] == 403
     # A new one counts once the node is told to look.
-    reader = make_token(spillover, tokens, "--name", "reader", "--role", "read")
+    reader = shown(tokens, "reader", "", Role.READ)
     node = bed.nodes()["a"]
     os.kill(node, signal.SIGHUP)
     until(lambda: ask(f"{url}/state", None, reader)[0] == 200)

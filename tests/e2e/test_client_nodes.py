@@ -1,7 +1,5 @@
 """The client while its node is killed, as a user's program sees it."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
@@ -12,7 +10,6 @@ import pytest
 from spillover.client import Answer, AsyncSpillover, SpilloverError
 from support.loop import until
 
-SERVED_WITHIN_S = 1.0
 DYING_S = 0.1
 """Until a killed process has let go of its sockets."""
 BACK_S = 20.0

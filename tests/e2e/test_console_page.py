@@ -4,8 +4,6 @@ What the service sends, and its bounds, are tested in tests/apps/test_console.py
 that are hard to come by, in test_console_told.py.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -17,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from spillover.model.access import Role
+from support.api_tokens import let_in
 from support.commands import SPILLOVER
 from support.console_page import cluster, fact, give_secret, has_no_sideways_scroll, tile
 from support.ports import free_ports, free_row
@@ -197,20 +197,18 @@ def drains_and_resumes(page, urls, ask, expect):
     expect(page.locator("#cluster a")).to_have_attribute("href", f"{urls['b']}/console")
 
 
-def test_it_asks_for_an_api_token_and_keeps_it_in_the_tab(
-    three, up, spillover, opened, expect, tmp_path
-):
+def test_it_asks_for_an_api_token_and_keeps_it_in_the_tab(up, opened, expect, tmp_path):
     """No address and no storage that outlives the tab has it; who may not operate is told so."""
-    secrets = {}
-    for role in ("read", "operate"):
-        new = ("token", "new", "--json", "--append", str(tmp_path / "tokens.yaml"), "--role", role)
-        secrets[role] = spillover(*new, "--name", role).result()["secret"]
-    bed, urls = up(three, "--tokens", str(tmp_path / "tokens.yaml"))
+    roles = {"read": Role.READ, "operate": Role.OPERATE}
+    tokens = tmp_path / "tokens.yaml"
+    secrets = {name: let_in(tokens, name, "", role) for name, role in roles.items()}
+    (tmp_path / "one.yaml").write_text("clusters: [{id: a, servers: 1}]\n")
+    bed, urls = up("one.yaml", "--tokens", str(tokens), cwd=tmp_path)
     asked = []
     with opened(urls["a"], secret=secrets["read"]) as page:
         page.on("request", lambda request: asked.append(request.url))
         expect(page.locator("#connection")).to_have_text("live")
-        expect(cluster(page, "c")).to_be_visible()
+        expect(cluster(page, "a")).to_be_visible()
         expect(page.locator("#why-not")).to_contain_text("has not got the role operate")
         expect(page.locator("[data-action=drain]")).to_be_disabled()
         page.reload()  # it is still there

@@ -2,8 +2,6 @@
 its connection.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 from support import console_parts

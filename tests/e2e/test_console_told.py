@@ -2,8 +2,6 @@
 what it is sent, are the product's.
 """
 
-from __future__ import annotations
-
 import re
 
 from support import told_console as consoles

@@ -2,8 +2,6 @@
 its map, in its tables, and in what can be done.
 """
 
-from __future__ import annotations
-
 from support import console_parts
 from support import told_console as consoles
 from support.console_parts import LINK, frame, script

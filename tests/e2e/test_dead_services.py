@@ -1,8 +1,6 @@
 """`spillover up` in front of services that are down, slow, or fail at once: it is up all the same,
 and says what does not answer."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import urllib.error

@@ -1,7 +1,5 @@
 """A Python handler in worker processes, found beside the topology."""
 
-from __future__ import annotations
-
 import os
 import signal
 import zlib

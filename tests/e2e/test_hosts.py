@@ -1,8 +1,6 @@
 """A node some of whose neighbors' names hang at the name service, in front of a service one of
 whose addresses swallows connections: by a library that answers in place of the system's."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

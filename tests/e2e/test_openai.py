@@ -5,8 +5,6 @@ What is asked at door c runs there. b has no server that is free and a none at a
 asked there runs at c as well. The example of services/docs/streaming.md is run as it is printed.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 import subprocess
@@ -15,7 +13,6 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-import openai
 import pytest
 
 from support import commands
@@ -97,6 +94,8 @@ def sites(module_start, tmp_path_factory):
 
 
 def client_of(url):
+    import openai  # here, since each worker reads this file
+
     return openai.OpenAI(base_url=f"{url}/v1", api_key="mine", max_retries=0, timeout=20.0)
 
 

@@ -1,7 +1,5 @@
 """A cluster that is two processes behind one address, beside a neighbor (decision 0050)."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

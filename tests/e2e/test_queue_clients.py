@@ -1,7 +1,5 @@
 """The queue's clients with producers as processes: what is killed, slow, cut off, drained."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

@@ -5,8 +5,6 @@ left running until the next one of its kind, or the end. Nothing here knows what
 print; that it does its work is told by its status, and by what the next one gets from it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -32,9 +30,16 @@ LOADGEN = (
     "--workload poisson --rate 100 --duration-s "
 )
 
+POLICIES = (
+    "spillover sim overflow --topology ring5 --workload bursts "
+    "--compare isolated,paper,adaptive,shared"
+)
+FAST = "spillover sim overflow --topology chord20 --workload bursts --engine fast --plot times.png"
 SHORTER = {
     f"{LOADGEN}10": f"{LOADGEN}2",
-    "spillover lease demo": "spillover lease demo --quick --records 20000 --max-lease-ms 1200",
+    POLICIES: f"{POLICIES} --duration-s 5",
+    FAST: f"{FAST} --duration-s 5",
+    "spillover lease demo": "spillover lease demo --quick --records 5000 --max-lease-ms 1200",
     "spillover reproduce --out figures": "spillover reproduce membership-2 --out figures",
 }
 """The same, in less time: each has a test of its own that runs it whole."""

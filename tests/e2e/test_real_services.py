@@ -4,8 +4,6 @@ end connections, to uploads that they do not read, and to a restart.
 The doors are in this process, the services are processes of their own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

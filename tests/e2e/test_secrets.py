@@ -1,7 +1,5 @@
 """Passwords of Redis stay where they were put: no command line, log, state or error has them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -26,24 +24,16 @@ def command_lines(running):
     return [Path(f"/proc/{pid}/cmdline").read_bytes().decode() for pid in pids]
 
 
-@pytest.mark.parametrize("place", ["environment", "query"])
-def test_a_testbed_hands_it_on_unseen(place, up, ask, nobody, tmp_path, monkeypatch):
+def test_a_testbed_hands_it_on_unseen(up, ask, nobody, tmp_path):
     """To nodes that say that the Redis is away, and where it should be."""
     (tmp_path / "one.yaml").write_text(ONE)
-    url = f"redis://:{SECRET}@{nobody}/0"
-    if place == "query":
-        url = f"redis://{nobody}/0?password={SECRET}"
-    (tmp_path / "redis-url").write_text(url + "\n")
-    options = ("--redis-url-file", "redis-url")
-    if place == "environment":
-        monkeypatch.setenv("SPILLOVER_REDIS_URL", url)
-        options = ("--config-redis",)
-    bed, urls = up("one.yaml", *options, cwd=tmp_path)
+    (tmp_path / "redis-url").write_text(f"redis://{nobody}/0?password={SECRET}\n")
+    bed, urls = up("one.yaml", "--redis-url-file", "redis-url", cwd=tmp_path)
     log = Path(json.loads(bed.stdout)["logs"]["a"])
     until(lambda: "the store of the configuration is away" in log.read_text())
     assert nobody in log.read_text()
     lines = command_lines(bed)
-    assert any(option in "".join(lines) for option in ("--config-redis", "--redis-url-file"))
+    assert "--redis-url-file" in "".join(lines)
     said = [ask(f"{urls['a']}{path}")[1] for path in ("/state", "/federation", "/admin/config")]
     topology = (log.parent / "topology.yaml").read_text()
     seen = [*lines, log.read_text(), json.dumps(said), topology, bed.stdout, bed.stderr]

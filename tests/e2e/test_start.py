@@ -1,7 +1,5 @@
 """What a plain node does not need it does not load: CPU time of each start, and memory for good."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

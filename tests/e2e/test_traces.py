@@ -2,8 +2,6 @@
 and a collector that is not there changes nothing.
 """
 
-from __future__ import annotations
-
 from support.collector import collecting
 from support.waiting import until
 

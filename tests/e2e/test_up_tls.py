@@ -1,7 +1,5 @@
 """`up --tls`: a testbed in which nodes prove who they are, and clients of all kinds believe it."""
 
-from __future__ import annotations
-
 import json
 import signal
 import ssl

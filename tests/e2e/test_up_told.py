@@ -1,7 +1,5 @@
 """What `up` tells to be tried works as it is printed, pasted into a shell."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -13,6 +11,8 @@ import pytest
 
 pytest.importorskip("cryptography")
 
+from spillover.model.access import Role
+from support.api_tokens import let_in
 from support.ports import free_row
 from support.waiting import until
 
@@ -42,14 +42,10 @@ def pasted(bed, secret):
 
 
 @pytest.fixture
-def tokens(spillover, require, tmp_path):
+def tokens(require, tmp_path):
     require(shutil.which("curl"), "curl on the PATH (Debian: apt-get install curl)")
     file = tmp_path / "of shops.yaml"
-    roles = ("--role", "submit", "--role", "read")
-    made = spillover(
-        "token", "new", "--json", "--append", str(file), "--name", "me", "--tenant", "shop", *roles
-    )
-    return file, made.result()["secret"]
+    return file, let_in(file, "me", "shop", Role.SUBMIT, Role.READ)
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Files of API tokens: what may stand in them, and what is said of what may not."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Fault files: what is read, the one line that every bad file gets, and random schedules."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,8 +1,6 @@
 """What a topology file says of a service's statuses, and of how it is asked: what is read, and what
 is said of the rest."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.inputs.topology_file import dump_topology, load_topology

@@ -1,8 +1,6 @@
 """Clusters in front of a service: the handler `proxy:`, its address, its routes, and the line for
 what is wrong with them."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.inputs.topology_file import dump_topology, read_topology

@@ -1,7 +1,5 @@
 """Pool files: what is read, and the one line that tells what is wrong with one."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.inputs.pool_file import load_pool

@@ -1,7 +1,5 @@
 """Unlike servers in topology files: what is read, and the one line that every fault gets."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.inputs.topology_file import load_topology

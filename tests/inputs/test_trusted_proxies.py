@@ -1,7 +1,5 @@
 """The field `trusted_proxies` of a topology file: what is read, and what is said of the rest."""
 
-from __future__ import annotations
-
 from ipaddress import ip_network
 
 import pytest

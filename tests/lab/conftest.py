@@ -1,7 +1,5 @@
 """How tests look at pages."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 import pytest

@@ -1,7 +1,5 @@
 """What tests of the live parts share. Servers, and what they play, stay with the tests."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import os

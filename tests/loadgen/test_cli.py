@@ -1,7 +1,5 @@
 """The command `spillover-loadgen run` as its users meet it."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

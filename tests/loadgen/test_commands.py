@@ -2,8 +2,6 @@
 measured is printed, signals end them, and their exit statuses.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

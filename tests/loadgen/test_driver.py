@@ -1,7 +1,5 @@
 """The driver against a real HTTP server on loopback: what is sent, when, and what becomes of it."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import socket

@@ -1,7 +1,5 @@
 """A generator that is held up says so: every time counts from the intended instant."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

@@ -1,7 +1,5 @@
 """The load on a queue: what is asked for, what comes of it, and that faults of a queue are seen."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The object of a run: counts that add up, times of what was served, shares by home."""
 
-from __future__ import annotations
-
 import io
 import json
 

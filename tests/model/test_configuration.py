@@ -1,7 +1,5 @@
 """Stamps as nodes tell them."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.model.configuration import Stamp

@@ -1,7 +1,5 @@
 """What passes through is decoded as it was encoded, and nothing else is."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from hypothesis import example, given

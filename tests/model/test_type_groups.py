@@ -1,7 +1,5 @@
 """Groups of types: as a twin says that compares each type with each other one."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

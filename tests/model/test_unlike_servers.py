@@ -1,8 +1,6 @@
 """A pool of unlike servers: what it makes of what was left out. What it refuses is in
 tests/inputs/test_topology_pools.py, in the words that users see."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,8 +1,6 @@
 """What a client's machine did on real nodes, event by event, under the simulator's clock: the same
 commands. What is simulated is what runs, and its randomness is its own."""
 
-from __future__ import annotations
-
 import json
 from random import Random
 
@@ -44,28 +42,24 @@ async def go_by(node, names):
     assert (await node.send("PUT", "/admin/config", body))[0] == 200
 
 
-def test_a_live_log_in_the_simulators_shell(nodes):
+async def test_a_live_log_in_the_simulators_shell(nodes):
     urls, live = [], []
-
-    async def main():
-        async with nodes.Federation(nodes.topology_of("a", "b", "c")) as federation:
-            urls[:] = [node.url for node in federation.nodes.values()]
-            live.append(machine(urls))
-            clients = {url: HttpClient(url) for url in urls}
-            shell = SessionShell("me", live[0], clients.__getitem__, lambda: None)
-            shell.start()
-            await nodes.until(lambda: shell.in_use is not None and shell.in_use.id == "a")
-            await go_by(federation["b"], "bc")  # a drains, and its client goes
-            await nodes.until(lambda: shell.in_use is not None and shell.in_use.id in "bc")
-            there = federation[shell.in_use.id]
-            await there.send("POST", "/admin/drain")
-            left = ({"b", "c"} - {shell.in_use.id}).pop()
-            await nodes.until(lambda: shell.in_use is not None and shell.in_use.id == left)
-            await shell.close()
-            for client in clients.values():
-                await client.close()
-
-    nodes.run(main)
+    async with nodes.Federation(nodes.topology_of("a", "b", "c")) as federation:
+        urls[:] = [node.url for node in federation.nodes.values()]
+        live.append(machine(urls))
+        clients = {url: HttpClient(url) for url in urls}
+        shell = SessionShell("me", live[0], clients.__getitem__, lambda: None)
+        shell.start()
+        await nodes.until(lambda: shell.in_use is not None and shell.in_use.id == "a")
+        await go_by(federation["b"], "bc")  # a drains, and its client goes
+        await nodes.until(lambda: shell.in_use is not None and shell.in_use.id in "bc")
+        there = federation[shell.in_use.id]
+        await there.send("POST", "/admin/drain")
+        left = ({"b", "c"} - {shell.in_use.id}).pop()
+        await nodes.until(lambda: shell.in_use is not None and shell.in_use.id == left)
+        await shell.close()
+        for client in clients.values():
+            await client.close()
     log = live[0].log
     kinds = {type(command) for _, _, commands in log for command in commands}
     assert kinds == {Connect, Use, Leave}

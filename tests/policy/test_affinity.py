@@ -1,7 +1,5 @@
 """What a miss costs."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.policy.affinity import WEIGHT_MAX, cost_s, miss_weight

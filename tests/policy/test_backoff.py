@@ -1,7 +1,5 @@
 """How long is waited before another try."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The same source, compiled by numba, gives the same results: what `sim/fast` relies on."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 from random import Random

@@ -1,7 +1,5 @@
 """Partition leases: the five times, the waits, who may take what, epochs and the fewest moves."""
 
-from __future__ import annotations
-
 from itertools import pairwise, permutations
 
 import pytest

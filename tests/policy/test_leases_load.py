@@ -1,7 +1,5 @@
 """Load-weighted leases: moves lessen the imbalance, come to an end, and noise moves nothing."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

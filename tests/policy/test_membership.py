@@ -1,7 +1,5 @@
 """Who moves where when servers come and go: the rules against exact expectations, and ours."""
 
-from __future__ import annotations
-
 import bisect
 import hashlib
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Where a probe goes and what meets it: against a dumb twin, and at the ends."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import accumulate
 

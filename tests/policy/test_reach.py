@@ -1,7 +1,5 @@
 """When a server counts as down: after how many attempts that were not answered, or were refused."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

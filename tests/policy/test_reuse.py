@@ -1,7 +1,5 @@
 """When connections are used again, and for how long they may be idle."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """The token bucket against a list of tokens, and what must hold of any bucket."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """How late the alarm rings that is finer than a loop's own, on a machine that is otherwise idle."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

@@ -4,8 +4,6 @@ A cluster comes and goes for SPILLOVER_ROUNDS_S seconds: half of SPILLOVER_SOAK_
 set, so that `make soak` does so for five minutes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

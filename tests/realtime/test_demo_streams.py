@@ -1,7 +1,5 @@
 """`spillover demo streams`: a site dies in mid-stream, and what its users see of it."""
 
-from __future__ import annotations
-
 
 def test_the_dead_sites_streams_break_off_and_all_others_go_on(spillover):
     """With an error, never as if they were whole; who comes afterwards is served elsewhere."""

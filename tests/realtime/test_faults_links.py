@@ -4,8 +4,6 @@ What must hold under all of it is in `support.faults.reckoning`; here is what br
 was felt.
 """
 
-from __future__ import annotations
-
 from support.faults.breaking import spoiled
 
 ALL = ("ab", "ba", "bc", "cb", "cd", "dc", "da", "ad")

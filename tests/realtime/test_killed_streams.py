@@ -5,8 +5,6 @@ An upstream that dies so is in `test_proxy_answers`, a neighbor whose frames are
 `tests/live/overflow/test_passed_link_cut.py`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import os

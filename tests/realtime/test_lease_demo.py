@@ -1,7 +1,5 @@
 """`spillover lease demo` as a user runs it: real members, a real Redis, and nothing left behind."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

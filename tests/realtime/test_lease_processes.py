@@ -4,8 +4,6 @@ What must hold whatever happens is in `support.leases.reckoning`; here is how so
 again, and that who comes back too late is told so by the first thing it asks.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

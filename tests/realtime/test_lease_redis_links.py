@@ -2,8 +2,6 @@
 that lose, repeat, reorder and forge, or that are not to be had at all.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from support.leases import redis_faults as faults

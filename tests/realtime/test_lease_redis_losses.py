@@ -3,8 +3,6 @@
 Epochs grow all the same, and who holds a lease goes on and has it written down again.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from support.leases import redis_faults as faults

@@ -2,8 +2,6 @@
 for SPILLOVER_SOAK_S seconds, drawn from SPILLOVER_TEST_SEED, which each failure tells.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

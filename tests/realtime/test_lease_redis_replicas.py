@@ -2,8 +2,6 @@
 old primary goes on for some of the members. They reach it by an address that leads elsewhere then.
 """
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import asynccontextmanager
 

@@ -1,7 +1,5 @@
 """A node's memory as the system sees it, under waves of large answers and floods of payloads."""
 
-from __future__ import annotations
-
 import asyncio
 
 import uvloop

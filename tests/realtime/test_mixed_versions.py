@@ -5,8 +5,6 @@ Nothing is tagged yet: RELEASE is the last commit before connections were shared
 tags, it is the newest one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

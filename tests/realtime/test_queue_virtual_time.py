@@ -2,8 +2,6 @@
 processes, and clients that make and use objects at given rates.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from statistics import fmean, stdev

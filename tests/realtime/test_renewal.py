@@ -4,8 +4,6 @@ Members as processes that are stopped or killed, and a Redis that fails, are in
 test_lease_processes.py and test_lease_redis_losses.py.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import json

@@ -2,8 +2,6 @@
 restarted, one after the other, under load, and no client notices.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,8 +1,6 @@
 """Two sites of several nodes, of which each is restarted under load, one after the other, and which
 get more nodes and fewer by one configuration: no client notices (decision 0049)."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -4,8 +4,6 @@ of one type at one after the other.
 15 % is asked of the mean system time, by type and in all.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from support import unlike_sites

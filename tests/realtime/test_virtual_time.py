@@ -4,8 +4,6 @@ Measured on a quiet machine the means differ by 0.1 % (isolated) and 0.4 ms (net
 few per cent; the bounds leave room for a busy one.
 """
 
-from __future__ import annotations
-
 import pytest
 
 SCHEDULE = ("--workload", "bursts", "--duration-s", "10", "--seed", "1")

@@ -1,15 +1,6 @@
 """What simulations need that are compiled: where Numba is missing they are skipped."""
 
-from __future__ import annotations
-
-import importlib.util
-
 import pytest
-
-
-@pytest.fixture(scope="session")
-def numba(require):
-    require(importlib.util.find_spec("numba"), "numba, from the extra `sim`")
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,6 @@ batches estimate them, which some in 100 000 exceed (Student's t, 31 degrees of 
 fixed, so that nothing flickers.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.inputs.pool_file import load_pool

@@ -5,8 +5,6 @@ It is asked that the median over five seeds is within 15 % of what is simulated:
 SPILLOVER_QUIET=1 SPILLOVER_SOAK_S=30 .venv/bin/pytest -s tests/soak/test_bursts_of_processes.py
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """A neighbor that says whatever can be written costs other clients of its node little, for as long
 as SPILLOVER_SOAK_S: the node is a process of its own here, and so are its clients."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

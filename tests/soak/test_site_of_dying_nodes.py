@@ -1,8 +1,6 @@
 """One of two nodes of a site is killed again and again under load, at most KILLS times and for as
 long as SPILLOVER_SOAK_S: keyed clients notice nothing, others only what that process had taken."""
 
-from __future__ import annotations
-
 import http.client
 import itertools
 import json

@@ -3,8 +3,6 @@ until`; `histories` are random ones, in virtual time. What only one directory ne
 so do fixtures, in its conftest.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 HANDLERS = Path(__file__).parent / "handlers"

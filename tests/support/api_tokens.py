@@ -1,9 +1,7 @@
 """API tokens for tests: who has them, and how they are shown."""
 
-from __future__ import annotations
-
 from spillover.apps.http.access import Access, ApiTokens
-from spillover.inputs.api_tokens import new_api_token
+from spillover.inputs.api_tokens import dump_api_token, new_api_token
 from spillover.model.access import Role
 
 SECRETS = {
@@ -19,6 +17,14 @@ HOLDERS = (
     ("operator", "", (Role.OPERATE,)),
     ("other", "bank", (Role.SUBMIT, Role.READ)),
 )
+
+
+def let_in(file, name, tenant, *roles):
+    """Returns the secret of an API token that stands in the file from now on."""
+    secret = f"the secret of {name}".replace(" ", "-")
+    with file.open("a") as tokens:
+        tokens.write(dump_api_token(new_api_token(name, secret, tenant, roles)))
+    return secret
 
 
 def bearer(secret):

@@ -1,7 +1,5 @@
 """Announcements, as a client hears them."""
 
-from __future__ import annotations
-
 from spillover.core.membership.session_events import Announcement, SessionServer
 
 

@@ -33,10 +33,6 @@ class Told:
     def __getitem__(self, name):
         return self.attributes.get(name)
 
-    @property
-    def lasted_ms(self):
-        return (self.ended_ns - self.began_ns) / 1e6
-
 
 class Collector:
     """`spans` has what came. `status` is what senders are told; while `may_answer` is not set they

@@ -1,7 +1,5 @@
 """The console's page in headless Chromium, and where things are on it. For tests of whole nodes."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

@@ -2,8 +2,6 @@
 values at moments that a test chooses, and says what it makes of them.
 """
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path

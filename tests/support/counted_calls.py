@@ -1,7 +1,5 @@
 """The calls of our own functions in this thread, counted: steady where times are not."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ mock itself is as it comes; counted is what its server is told to send, on the w
 Run by uvicorn as `support.counted_openai:app`.
 """
 
-from __future__ import annotations
-
 import json
 
 from fakellm.server import app as mock

@@ -2,8 +2,6 @@
 files of their own, what runs there in `dask_functions_of_tests`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What the table of a node's doors says of who knocks: for the tests that walk it."""
 
-from __future__ import annotations
-
 from spillover.apps.http.doors import Open
 from spillover.apps.node.doors import DOORS
 from spillover.model.access import Role

@@ -2,8 +2,6 @@
 legends and the like are for eyes.
 """
 
-from __future__ import annotations
-
 
 def drawn(draw, data):
     """What a function draws of data onto an empty figure: one `seen` for each of its axes."""

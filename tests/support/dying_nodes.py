@@ -2,8 +2,6 @@
 that has imported all there is, so that each is there in a moment.
 """
 
-from __future__ import annotations
-
 import asyncio
 import multiprocessing
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """One schedule through both engines of the overflow simulation, and federations drawn for that."""
 
-from __future__ import annotations
-
 from spillover.model.schedule import Arrival
 from spillover.model.topology import Cluster, Link, Topology
 from spillover.sim.engine.world import World

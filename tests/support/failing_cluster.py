@@ -1,7 +1,5 @@
 """A cluster, told step by step (the fixture `story`) that its work fails, and what it says."""
 
-from __future__ import annotations
-
 from spillover.core.overflow import events as ev
 from spillover.model.request import Outcome
 

@@ -34,7 +34,6 @@ __all__ = [
     "topology_of",
     "turn",
     "until",
-    "with_node",
 ]
 
 LIMIT_S = 30.0
@@ -223,16 +222,6 @@ async def alone(*ids, access=None, **fields):
     topology = topology_of(*(ids or "a"), **fields)
     async with Federation(topology, access=access) as federation:
         yield federation[topology.cluster_ids[0]]
-
-
-def with_node(check, *ids, loop_factory=uvloop.new_event_loop, **fields):
-    """Run `check(node)` at it."""
-
-    async def main():
-        async with alone(*ids, **fields) as node:
-            await check(node)
-
-    run(main, loop_factory)
 
 
 def run(main, loop_factory=uvloop.new_event_loop, limit_s=2 * LIMIT_S):

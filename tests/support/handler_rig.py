@@ -1,7 +1,5 @@
 """The servers of one cluster with a handler, as its node drives them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

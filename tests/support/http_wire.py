@@ -1,7 +1,5 @@
 """A transport without a socket, for connections of HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 
 

@@ -1,7 +1,5 @@
 """What policies are told and neighbors tell, with all that a test does not care about filled in."""
 
-from __future__ import annotations
-
 from spillover.core.overflow.neighbors import Neighbors
 from spillover.policy.overflow import report_terms
 from spillover.policy.overflow.base import NeighborLoads, OwnLoad

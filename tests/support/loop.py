@@ -2,8 +2,6 @@
 loop runs it is `support.waiting` that waits.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 

@@ -1,8 +1,6 @@
 """A service made of raw sockets: it records what comes, byte for byte, and answers what a test has
 it say, when and how it likes."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import asynccontextmanager
 

@@ -3,8 +3,6 @@
 No rule of the member lives here; what a story shows is for the tests to say.
 """
 
-from __future__ import annotations
-
 from random import Random
 
 from spillover.core.leases import events as ev

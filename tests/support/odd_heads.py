@@ -3,8 +3,6 @@ examples of answers, and of requests. Each answer that is taken has the body `ab
 have none.
 """
 
-from __future__ import annotations
-
 from spillover.live.http1.rules import FIELDS_MAX, HEAD_LIMIT_BYTES, Rule
 from spillover.model.passed import METHOD_LENGTH_MAX
 from support.passed_requests import CHUNKED, CHUNKS, get, post

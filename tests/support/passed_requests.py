@@ -4,8 +4,6 @@ request, or none. Smuggling, framing, and what means something to a hop.
 Each case is bytes on a connection. Where a body is passed, it is `hello`.
 """
 
-from __future__ import annotations
-
 HOST = b"Host: h\r\n"
 
 

@@ -5,8 +5,6 @@ few seconds of it: crashes, pauses, servers that are down, slow or failing, limi
 servers out and in, drains, cancellations, deadlines, handlers that cannot be stopped.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

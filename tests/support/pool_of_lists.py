@@ -1,8 +1,6 @@
 """The pool of unlike servers once more, as decision 0038 says it: lists that are scanned from
 beginning to end. What the real one must agree with after each step."""
 
-from __future__ import annotations
-
 
 class PoolOfLists:
     """`bucket` lists the classes of the available tokens in order of release; `held` has a

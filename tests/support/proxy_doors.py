@@ -217,21 +217,18 @@ async def _occupy(here, id_):
         )
 
 
-def in_front(check, hops=0, **options):
-    """Run the check with doors in front of a service. What comes to the first one runs at the last
-    cluster: the first has no server, and those between have none that is free. The last has a few:
-    what has just been cancelled there may still be in its last report."""
-
-    async def main():
-        ids = "abc"[: hops + 1]
+@asynccontextmanager
+async def in_front(hops=0, **options):
+    """Doors in front of a service. What comes to the first one runs at the last cluster: the first
+    has no server, and those between have none that is free. The last has a few: what has just been
+    cancelled there may still be in its last report."""
+    ids = "abc"[: hops + 1]
+    if hops:
+        options.setdefault("each", {ids[-1]: {"servers": 4}})
+    async with doors(*ids, occupied=ids[1:-1], **options) as here:
         if hops:
-            options.setdefault("each", {ids[-1]: {"servers": 4}})
-        async with doors(*ids, occupied=ids[1:-1], **options) as here:
-            if hops:
-                here["a"].shell.feed(ServersDown())
-            await check(here)
-
-    federation.run(main)
+            here["a"].shell.feed(ServersDown())
+        yield here
 
 
 def told(read):

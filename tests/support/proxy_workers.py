@@ -1,7 +1,5 @@
 """The handler `proxy:` alone, in front of services made of raw sockets, and what it tells."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from contextlib import AsyncExitStack, asynccontextmanager

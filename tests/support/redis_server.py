@@ -5,8 +5,6 @@ Tests get this module as the fixture `redis_servers`, and one running server, wh
 disk and is shared by all tests of a run, as `redis_server`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import subprocess

@@ -3,8 +3,6 @@
 Each takes over a socket that is listening already, so that nobody has to ask whether it is up.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

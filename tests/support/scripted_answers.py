@@ -2,8 +2,6 @@
 behind a cluster would do, without one.
 """
 
-from __future__ import annotations
-
 from spillover.core.overflow import events as ev
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.passed import PassedHead, PassedRequest

@@ -3,8 +3,6 @@ what becomes of requests there is what a test says. Functions travel to it as to
 greet and stop on objects that stand for its workers. Real ones are in `dask_clusters`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import pickle
 import platform

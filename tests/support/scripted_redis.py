@@ -1,8 +1,6 @@
 """A server that speaks Redis's protocol and says what a test has it say: answers that a real one
 gives once in a thousand years, or never."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from contextlib import contextmanager, suppress

@@ -2,8 +2,6 @@
 at will, and those of services that are none.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

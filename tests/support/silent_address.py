@@ -1,7 +1,5 @@
 """An address that swallows whoever connects, as behind a firewall: nothing is refused."""
 
-from __future__ import annotations
-
 import socket
 from contextlib import ExitStack, contextmanager
 

@@ -1,7 +1,5 @@
 """A site of two nodes in front of a backend that counts, and clients that load it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import threading

@@ -3,8 +3,6 @@
 The page, its routes and what it is sent are the product's; only what they tell of is made up.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

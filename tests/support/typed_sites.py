@@ -1,7 +1,5 @@
 """Clusters with pools of unlike servers, made of few words, and machines over them."""
 
-from __future__ import annotations
-
 from random import Random
 
 from spillover.core.overflow import events as ev

@@ -1,7 +1,5 @@
 """Pools of unlike servers in tests: made of few words, and driven as a machine drives them."""
 
-from __future__ import annotations
-
 from spillover.core.tokens.servers import TokenServers
 from spillover.model.type_groups import TypeGroups
 from spillover.model.unlike_servers import JobType, Server, ServerClass, UnlikeServers

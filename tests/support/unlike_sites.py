@@ -1,7 +1,5 @@
 """Two sites with pools of unlike servers, and bursts of one type at one of them after the other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

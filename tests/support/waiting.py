@@ -2,8 +2,6 @@
 event loop it is `support.loop` that waits.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import threading

@@ -4,8 +4,6 @@ and what the system says of the node's memory. Linux only, by /proc.
 Tests get this module as the fixture `waves`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is asked of nodes that are not there, or say something else."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import socket
@@ -10,24 +8,20 @@ import ssl
 from spillover.testbed.asking import Asking
 
 
-def test_nobody_there_is_told_nothing_and_leaves_nothing_open():
+async def test_nobody_there_is_told_nothing_and_leaves_nothing_open():
     """Nor a transport of TLS that has never begun, as loops would complain."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-
-    async def ask():
-        async with Asking({}, ssl.create_default_context()) as asking:
-            for scheme in ("http", "https"):
-                url = f"{scheme}://127.0.0.1:{port}"
-                assert await asking.told(url) == {}
-                assert not await asking.is_up(url)
-                assert not await asking.answers(url, "a")
-
-    asyncio.run(ask())
+    async with Asking({}, ssl.create_default_context()) as asking:
+        for scheme in ("http", "https"):
+            url = f"{scheme}://127.0.0.1:{port}"
+            assert await asking.told(url) == {}
+            assert not await asking.is_up(url)
+            assert not await asking.answers(url, "a")
     gc.collect()
 
 
-def test_an_answer_that_is_no_object_is_none():
+async def test_an_answer_that_is_no_object_is_none():
     """And what is shown goes with the question."""
     heard = []
 
@@ -37,12 +31,9 @@ def test_an_answer_that_is_no_object_is_none():
         writer.close()
         await writer.wait_closed()
 
-    async def ask():
-        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            async with Asking({"authorization": "Bearer x"}) as asking:
-                assert await asking.told(url) == {}
-
-    asyncio.run(ask())
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with Asking({"authorization": "Bearer x"}) as asking:
+            assert await asking.told(url) == {}
     assert b"GET /state " in heard[0]
     assert b"authorization: Bearer x\r\n" in heard[0]

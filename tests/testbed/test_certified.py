@@ -1,7 +1,5 @@
 """What the nodes of a testbed are told of certificates."""
 
-from __future__ import annotations
-
 from spillover.inputs.builtin import builtin_topology
 from spillover.testbed.certified import VARIABLES, Certified
 

@@ -1,9 +1,8 @@
 """A testbed that follows its federation's configuration, which nodes tell; they are scripted."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -41,22 +40,17 @@ def state(cluster, *, version=None, by="a", **told):
     return {"cluster": cluster, "draining": False, "neighbors": [], **told}
 
 
-def follow(story, **options):
+@asynccontextmanager
+async def followed(**options):
     """`story(bed, said)` while the testbed follows."""
-
-    async def main():
-        said = []
-        async with Supervisor(
-            TWO, first_port=free_row(2), **{"drain_timeout_s": 5.0} | options
-        ) as bed:
-            task = asyncio.create_task(ConfigurationFollower(bed, said.append).run())
-            try:
-                await story(bed, said)
-            finally:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(asyncio.wait_for(main(), 30.0))
+    said = []
+    async with Supervisor(TWO, first_port=free_row(2), **{"drain_timeout_s": 5.0} | options) as bed:
+        task = asyncio.create_task(ConfigurationFollower(bed, said.append).run())
+        try:
+            yield bed, said
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 def tell(scripted, topology, version, *, by="a", of="a"):
@@ -70,11 +64,10 @@ def with_c(bed, url):
     return replace(bed.topology, clusters=(*bed.topology.clusters, more))
 
 
-def test_nodes_are_added_and_removed(scripted):
+async def test_nodes_are_added_and_removed(scripted):
     """A removed one once it has drained and nobody has to do with it any more."""
     (port,) = free_ports(1)
-
-    async def story(bed, said):
+    async with followed() as (bed, said):
         before = bed.topology
         tell(scripted, with_c(bed, f"http://127.0.0.1:{port}"), 2)
         await until(lambda: len(said) == 2)
@@ -100,20 +93,16 @@ def test_nodes_are_added_and_removed(scripted):
         assert "c" not in bed.nodes
         assert bed.topology.cluster_ids == ("a", "b")
 
-    follow(story)
 
-
-def test_who_does_not_drain_in_time_is_ended(scripted):
-    async def story(bed, said):
+async def test_who_does_not_drain_in_time_is_ended(scripted):
+    async with followed(drain_timeout_s=0.2) as (bed, said):
         scripted.say("b", "state", state("b", drained=False))
         tell(scripted, replace(bed.topology, clusters=bed.topology.clusters[:1], links=()), 2)
         await until(lambda: said[-1:] == ["cluster b is removed"])
 
-    follow(story, drain_timeout_s=0.2)
 
-
-def test_who_is_wanted_again_goes_on(scripted):
-    async def story(bed, said):
+async def test_who_is_wanted_again_goes_on(scripted):
+    async with followed() as (bed, said):
         both, node = bed.topology, bed.nodes["b"]
         scripted.say("b", "state", state("b", drained=False))
         tell(scripted, replace(both, clusters=both.clusters[:1], links=()), 2)
@@ -128,13 +117,10 @@ def test_who_is_wanted_again_goes_on(scripted):
         assert bed.nodes["b"] is node
         assert said == ["configuration 2 of cluster a", "configuration 3 of cluster a"]
 
-    follow(story)
 
-
-def test_who_is_added_and_removed_again_while_it_ends_is_ended_once(scripted):
+async def test_who_is_added_and_removed_again_while_it_ends_is_ended_once(scripted):
     """And goes on as the last configuration says: each that comes meanwhile finds it ending."""
-
-    async def story(bed, said):
+    async with followed() as (bed, said):
         both, let_go, ended = bed.topology, bed.let_go, []
         one = replace(both, clusters=both.clusters[:1], links=())
 
@@ -156,13 +142,11 @@ def test_who_is_added_and_removed_again_while_it_ends_is_ended_once(scripted):
         assert ended == ["b"]
         assert sorted(bed.nodes) == ["a", "b"]
 
-    follow(story)
 
-
-def test_who_is_started_again_is_not_started_twice_by_a_configuration_that_comes_meanwhile(
+async def test_who_is_started_again_is_not_started_twice_by_a_configuration_that_comes_meanwhile(
     scripted,
 ):
-    async def story(bed, said):
+    async with followed() as (bed, said):
         both, let_go, add, added = bed.topology, bed.let_go, bed.add, []
 
         async def let_go_at_last(cluster):
@@ -183,13 +167,10 @@ def test_who_is_started_again_is_not_started_twice_by_a_configuration_that_comes
         await until(lambda: said[-1:] == [f"cluster b is added at {both.cluster('b').url}"])
         assert added == ["b"]
 
-    follow(story)
 
-
-def test_only_what_is_newer_is_followed(scripted):
+async def test_only_what_is_newer_is_followed(scripted):
     """By its number, then by who made it; not what is newer already, nor what is none."""
-
-    async def story(bed, said):
+    async with followed() as (bed, said):
         tell(scripted, bed.topology, 5, by="b")
         await until(lambda: said == ["configuration 5 of cluster b"])
         for version, by in ((4, "z"), (5, "a"), (5, "b"), ("6", "b")):
@@ -209,8 +190,6 @@ def test_only_what_is_newer_is_followed(scripted):
         tell(scripted, bed.topology, 5, by="c")
         await until(lambda: said[1:] == ["configuration 5 of cluster c"])
 
-    follow(story)
-
 
 async def looked_at(scripted, bed):
     """Until all nodes have been looked at since, and more."""
@@ -218,8 +197,8 @@ async def looked_at(scripted, bed):
     await until(lambda: len(scripted.asked("a")) >= before + 4)
 
 
-def test_a_new_cluster_that_cannot_be_started_is_told(scripted, tmp_path):
-    async def story(bed, said):
+async def test_a_new_cluster_that_cannot_be_started_is_told(scripted, tmp_path):
+    async with followed() as (bed, said):
         tell(scripted, with_c(bed, None), 2)
         await until(lambda: len(said) == 2)
         assert said[1] == "cluster c is not started: the configuration has no url of it"
@@ -230,16 +209,14 @@ def test_a_new_cluster_that_cannot_be_started_is_told(scripted, tmp_path):
         assert set(bed.nodes) == {"a", "b"}
         shutil.move(tmp_path / "away", scripted.of / "python")
 
-    follow(story)
-
 
 def bed_with_url(bed):
     *others, last = bed.topology.clusters
     return replace(bed.topology, clusters=(*others, replace(last, url="http://127.0.0.1:1")))
 
 
-def test_a_service_that_does_not_answer_is_told_once(scripted):
-    async def story(bed, said):
+async def test_a_service_that_does_not_answer_is_told_once(scripted):
+    async with followed() as (bed, said):
         log = bed.nodes["b"].log
         told = [
             f"the service behind cluster b {does} (log {log})"
@@ -253,11 +230,9 @@ def test_a_service_that_does_not_answer_is_told_once(scripted):
         await looked_at(scripted, bed)
         assert said == told
 
-    follow(story)
 
-
-def test_the_living_are_asked_in_turn(scripted):
-    async def story(bed, said):
+async def test_the_living_are_asked_in_turn(scripted):
+    async with followed() as (bed, said):
         bed.nodes["a"].process.kill()
         await bed.nodes["a"].process.wait()
         before = len(scripted.asked("b"))
@@ -265,5 +240,3 @@ def test_the_living_are_asked_in_turn(scripted):
         bed.nodes["b"].process.kill()
         await bed.nodes["b"].process.wait()
         assert said == []
-
-    follow(story)

@@ -1,7 +1,5 @@
 """What is quoted of a log in one line."""
 
-from __future__ import annotations
-
 from spillover.testbed.last_words import TAIL_BYTES, last_words, tail_of
 
 

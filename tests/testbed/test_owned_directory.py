@@ -1,7 +1,5 @@
 """Directories of those who were killed are removed by who comes next, and no others."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

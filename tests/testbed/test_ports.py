@@ -1,7 +1,5 @@
 """Addresses of a testbed's clusters, and that two testbeds never choose at the same time."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from contextlib import ExitStack
@@ -96,26 +94,22 @@ def test_no_port_is_left():
         with_addresses(topology(None, None), "file", 65_535)
 
 
-def test_one_starts_at_a_time():
+async def test_one_starts_at_a_time():
     """The next one waits, and gives up at its limit."""
+    second_in = asyncio.Event()
 
-    async def go():
-        second_in = asyncio.Event()
-
-        async def second():
-            async with start_lock(60.0):
-                second_in.set()
-
+    async def second():
         async with start_lock(60.0):
-            waiting = asyncio.create_task(second())
-            with pytest.raises(RunError, match="another testbed has been starting"):
-                async with start_lock(0.2):
-                    pytest.fail("two at a time")
-            assert not second_in.is_set()
-        await asyncio.wait_for(waiting, 60.0)
-        assert second_in.is_set()
+            second_in.set()
 
-    asyncio.run(go())
+    async with start_lock(60.0):
+        waiting = asyncio.create_task(second())
+        with pytest.raises(RunError, match="another testbed has been starting"):
+            async with start_lock(0.2):
+                pytest.fail("two at a time")
+        assert not second_in.is_set()
+    await asyncio.wait_for(waiting, 60.0)
+    assert second_in.is_set()
 
 
 def test_each_of_several_nodes_gets_a_port_of_its_own(occupied):

@@ -1,7 +1,5 @@
 """What a command does that runs several processes; these are scripted, as is what they live."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

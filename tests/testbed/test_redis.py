@@ -1,7 +1,5 @@
 """A Redis of one's own: from the right place, on loopback only, gone afterward, whatever came."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Nodes that die again and again: when they are started, and when no more."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from spillover.testbed.revival import DELAYS_S, WELL_AFTER_S, Revival

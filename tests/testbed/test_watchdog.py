@@ -1,7 +1,5 @@
 """What a watchdog ends whose parent is killed, and what it lets be."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

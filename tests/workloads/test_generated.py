@@ -1,7 +1,5 @@
 """The drawn workloads: the same for the same seed, and of the paper's law."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from dataclasses import replace

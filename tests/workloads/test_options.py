@@ -1,7 +1,5 @@
 """What schedule the options describe, and where an option could have no effect."""
 
-from __future__ import annotations
-
 import argparse
 
 import pytest

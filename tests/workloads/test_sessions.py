@@ -1,7 +1,5 @@
 """Traces of prompts: what is read, which prompts are of one session, and what is refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What a site remembers of sessions, beside a twin that forgets by the book."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 import pytest

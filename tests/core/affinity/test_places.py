@@ -1,7 +1,5 @@
 """Where one node sends requests of sessions: stories, and places that are played along."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

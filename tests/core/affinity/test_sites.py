@@ -2,8 +2,6 @@
 places with one memory, as the simulator has it.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

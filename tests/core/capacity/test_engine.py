@@ -1,7 +1,5 @@
 """The search where an engine says what it runs and holds back."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.capacity.engine import EngineBound

@@ -1,7 +1,5 @@
 """When a name is looked up, and what whoever asks is told, with time passed in."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

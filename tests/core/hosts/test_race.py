@@ -1,7 +1,5 @@
 """When each address is tried, and who wins, with time passed in."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

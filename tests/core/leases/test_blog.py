@@ -1,7 +1,5 @@
 """The machine of the blog's rule, step by step as the document has them."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

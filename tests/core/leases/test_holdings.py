@@ -1,8 +1,6 @@
 """What a member may rely on: old news of a lease never shorten it, new news of another holder end
 it."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """How a lease member leaves: in which order, in how little time, and what it takes along."""
 
-from __future__ import annotations
-
 from spillover.core.leases import events as ev
 from spillover.core.leases.machine import LEAVE_SHARE, Phase
 from spillover.core.leases.records import Activation

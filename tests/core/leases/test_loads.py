@@ -1,7 +1,5 @@
 """What a member makes of loads: measured, told, and what falls to whom. Stories of one machine."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

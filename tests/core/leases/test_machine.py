@@ -5,8 +5,6 @@ the renewals that came back, and what was asked. Answers come in any order, twic
 and say whatever a store could say.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from random import Random

@@ -1,7 +1,5 @@
 """The machine of a lease member, story by story: events in, commands out, checked each time."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """One client's session: stories."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from random import Random

@@ -1,7 +1,5 @@
 """The clients of one node: when it says its ranks again, and whose goodbye ends what."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from types import SimpleNamespace

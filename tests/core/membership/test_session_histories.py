@@ -1,7 +1,5 @@
 """Whatever may happen to one client: servers that come, go, hang, lie and refuse."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from random import Random

@@ -1,7 +1,5 @@
 """A machine that is told a story: events in, exact commands out, invariants checked each time."""
 
-from __future__ import annotations
-
 from collections import deque
 from random import Random
 

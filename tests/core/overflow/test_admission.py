@@ -1,8 +1,6 @@
 """What a cluster takes into its queue: limits by origin, waits beyond deadlines, servers that are
 gone. How it fares under long overload is in tests/sim/overflow/test_overload.py."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.overflow import events as ev

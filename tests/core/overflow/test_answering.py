@@ -1,7 +1,5 @@
 """Answers that begin before they end: from then on nothing is decided about them."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.overflow import events as ev

@@ -1,8 +1,6 @@
 """Stories of a cluster that goes by load: what it tells with all that it sends, what it asks for
 and gives."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.overflow import events as ev

@@ -1,8 +1,6 @@
 """Cancellations through several clusters, whose machines are joined directly: what one sends, the
 next one is handed in the same instant."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from random import Random

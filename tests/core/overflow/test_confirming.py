@@ -1,7 +1,5 @@
 """Stories of a machine whose acceptances are confirmed later, or not at all."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """Decision records: complete enough to be made again, bounded, and readable."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -4,8 +4,6 @@ The rule by which a cluster is degraded: `test_health`. With time, links and bot
 federation: `tests/sim/overflow/test_failing.py`.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.overflow import events as ev

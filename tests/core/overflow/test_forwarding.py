@@ -1,7 +1,5 @@
 """Stories of requests that leave: decisions, relays, refusals, losses and recalls."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.overflow import events as ev

@@ -1,7 +1,5 @@
 """Groups of types: each a federation of its own, on the same links."""
 
-from __future__ import annotations
-
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.decisions import describe
 from spillover.model.load import LoadNow, LoadReport

@@ -1,7 +1,5 @@
 """The health of a cluster: how it is lost, what is tried meanwhile, and the way back."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

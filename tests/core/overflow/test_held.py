@@ -1,7 +1,5 @@
 """What a cluster takes in bytes: by origin, wherever requests are, and what is kept beside them."""
 
-from __future__ import annotations
-
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.held import HeldBytes
 from spillover.core.overflow.idempotency import ENTRY_BYTES, IdempotencyRecord, IdempotencyTable

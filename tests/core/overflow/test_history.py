@@ -1,7 +1,5 @@
 """The story of a request as users read it: decisions and what came of them, within bounds."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

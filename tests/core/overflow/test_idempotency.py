@@ -3,8 +3,6 @@
 The twin is a list of all entries ever opened, looked through from its end.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st

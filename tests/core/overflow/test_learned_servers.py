@@ -1,7 +1,5 @@
 """A machine whose number of servers is learned."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.overflow import events as ev

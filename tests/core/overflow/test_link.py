@@ -1,7 +1,5 @@
 """The machine of a link: each forward ends exactly once, as a dumb twin says, whatever happens."""
 
-from __future__ import annotations
-
 import math
 from random import Random
 

@@ -1,7 +1,5 @@
 """What comes back of forwards is evidence about a neighbor, beside what that reports."""
 
-from __future__ import annotations
-
 from itertools import count
 
 import pytest

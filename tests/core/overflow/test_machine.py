@@ -5,8 +5,6 @@ except to compare the ledger, the queue length and P at the end of each step, an
 elsewhere first: when it does is the business of `test_health`.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import replace

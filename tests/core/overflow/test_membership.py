@@ -1,7 +1,5 @@
 """Stories of neighbors that come and go, and the handles by which they are named."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.overflow import events as ev

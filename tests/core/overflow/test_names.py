@@ -1,7 +1,5 @@
 """Names belong to one node of a site, and few of them move when nodes come and go."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from hypothesis import given

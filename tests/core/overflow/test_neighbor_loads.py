@@ -1,8 +1,6 @@
 """What is believed of the neighbors' loads: the newest word, however it came, and what was sent
 since; and what a cluster makes of its own clients' arrivals."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

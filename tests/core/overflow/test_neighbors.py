@@ -1,7 +1,5 @@
 """What is believed of neighbors: newer and older reports, signs of life, silence."""
 
-from __future__ import annotations
-
 import math
 from random import Random
 

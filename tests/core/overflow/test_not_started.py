@@ -1,7 +1,5 @@
 """Work that surely was not begun, and queues that nothing here can serve for now."""
 
-from __future__ import annotations
-
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.events import Forward
 from spillover.model.request import Outcome, Refusal

@@ -1,7 +1,5 @@
 """Stories of a cluster that goes by load and hands on: what comes does not overtake what waits."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.overflow import events as ev

@@ -1,7 +1,5 @@
 """Stories of drains, of what a cluster tells its neighbors, and of silence."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """Stories of links that are parted from: what goes on over them, and when they close."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.overflow import events as ev

@@ -1,7 +1,5 @@
 """Whom an idle cluster asks for work: how many at once, how often again, and what it forgets."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

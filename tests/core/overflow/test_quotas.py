@@ -1,7 +1,5 @@
 """Quotas of tenants, beside a twin that keeps all requests in a list and reckons with fractions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction
 

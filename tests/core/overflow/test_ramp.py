@@ -1,7 +1,5 @@
 """Stories of clusters that join with a ramp: they are given little at first."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.overflow import events as ev

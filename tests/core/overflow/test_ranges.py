@@ -1,8 +1,6 @@
 """Whatever neighbors tell within the declared ranges, nothing in a machine overflows. What raises
 all the same costs the neighbor that told it, not the node."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from random import Random

@@ -1,7 +1,5 @@
 """Stories of one cluster alone: its servers, its queue, deadlines and cancellations."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.overflow import events as ev

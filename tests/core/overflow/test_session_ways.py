@@ -2,8 +2,6 @@
 server is free here, and what becomes of what was expected of them.
 """
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

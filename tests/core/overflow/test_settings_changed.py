@@ -1,7 +1,5 @@
 """Stories of limits that change while requests are here."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.overflow import events as ev

@@ -1,7 +1,5 @@
 """A policy that is asked along: told on record and counted, without any effect."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache

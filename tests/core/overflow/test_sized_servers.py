@@ -1,7 +1,5 @@
 """Stories of a cluster whose requests say how large they are."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

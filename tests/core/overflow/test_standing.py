@@ -1,7 +1,5 @@
 """What comes of work at one place: whose fault failures are, and when they are over."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,8 +1,6 @@
 """Stories of what waits behind work that takes far longer than usual: it does not wait there until
 its deadline where a neighbor can have it done."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.overflow import events as ev

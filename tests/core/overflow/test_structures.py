@@ -1,7 +1,5 @@
 """The small structures of a machine: its FIFO, its deadlines, its ledger."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

@@ -1,8 +1,6 @@
 """The machine over a pool of unlike servers: what it does with a job that is blocked, with servers
 that come and go, and with types that are not served."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.overflow import events as ev

@@ -1,7 +1,5 @@
 """How long a request takes to a neighbor: as measured where it is answered, as told before."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -2,8 +2,6 @@
 tried elsewhere again; and what counts as a failure.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.overflow import events as ev

@@ -1,8 +1,6 @@
 """`spillover bench` as a command: what it refuses, in one line and before anything is started, and
 that it leaves no process behind."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import subprocess

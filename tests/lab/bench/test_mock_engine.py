@@ -1,7 +1,5 @@
 """Mock engines go wrong as they are told to, and what stands in front of them is started."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math
@@ -45,55 +43,43 @@ async def health(url):
     return (await ask(url, "GET", "/health")).status
 
 
-def test_an_engine_that_starts_says_so_until_it_is_ready():
-    async def play():
-        async with engine(Trouble(start_s=math.inf)) as (_, url):
-            assert (await health(url), await complete(url)) == (503, (503, None))
-        async with engine(Trouble()) as (_, url):
-            assert (await health(url), await complete(url)) == (200, (200, 0))
-
-    asyncio.run(play())
+async def test_an_engine_that_starts_says_so_until_it_is_ready():
+    async with engine(Trouble(start_s=math.inf)) as (_, url):
+        assert (await health(url), await complete(url)) == (503, (503, None))
+    async with engine(Trouble()) as (_, url):
+        assert (await health(url), await complete(url)) == (200, (200, 0))
 
 
-def test_an_engine_that_dies_breaks_its_connections_and_forgets_what_it_has_read():
-    async def play():
-        async with engine(Trouble()) as (one, url):
-            assert [await complete(url), await complete(url)] == [(200, 0), (200, 512)]
-            one.crash()
-            assert await complete(url) == (200, 0)
-        async with engine(Trouble(), speed=1e-3) as (one, url):
-            asked = asyncio.ensure_future(complete(url))
-            await until(lambda: 'running{engine="0",model_name="mock"} 1' in one.metrics())
-            one.crash()
-            with pytest.raises(PeerError):
-                await asked
-
-    asyncio.run(play())
+async def test_an_engine_that_dies_breaks_its_connections_and_forgets_what_it_has_read():
+    async with engine(Trouble()) as (one, url):
+        assert [await complete(url), await complete(url)] == [(200, 0), (200, 512)]
+        one.crash()
+        assert await complete(url) == (200, 0)
+    async with engine(Trouble(), speed=1e-3) as (one, url):
+        asked = asyncio.ensure_future(complete(url))
+        await until(lambda: 'running{engine="0",model_name="mock"} 1' in one.metrics())
+        one.crash()
+        with pytest.raises(PeerError):
+            await asked
 
 
-def test_a_request_whose_client_leaves_holds_nothing_any_more():
-    async def play():
-        kind = EngineKind(read_tokens_per_s=1e9, token_s=1e3)
-        async with engine(Trouble(), speed=1.0, kind=kind) as (one, url):
-            asked = asyncio.ensure_future(complete(url))
-            await until(lambda: 'running{engine="0",model_name="mock"} 1' in one.metrics())
-            asked.cancel()
-            await until(lambda: 'running{engine="0",model_name="mock"} 0' in one.metrics())
-            assert 'usage_perc{engine="0",model_name="mock"} 0\n' in one.metrics()
-
-    asyncio.run(play())
+async def test_a_request_whose_client_leaves_holds_nothing_any_more():
+    kind = EngineKind(read_tokens_per_s=1e9, token_s=1e3)
+    async with engine(Trouble(), speed=1.0, kind=kind) as (one, url):
+        asked = asyncio.ensure_future(complete(url))
+        await until(lambda: 'running{engine="0",model_name="mock"} 1' in one.metrics())
+        asked.cancel()
+        await until(lambda: 'running{engine="0",model_name="mock"} 0' in one.metrics())
+        assert 'usage_perc{engine="0",model_name="mock"} 0\n' in one.metrics()
 
 
-def test_some_requests_are_refused_and_some_hang():
-    async def play():
-        async with engine(Trouble(refused_share=1.0)) as (_, url):
-            assert (await complete(url), await health(url)) == ((503, None), 200)
-        async with engine(Trouble(hang_share=1.0)) as (_, url):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(complete(url), 0.05)
-            await until(lambda: len(asyncio.all_tasks()) == 1)  # it is held no longer
-
-    asyncio.run(play())
+async def test_some_requests_are_refused_and_some_hang():
+    async with engine(Trouble(refused_share=1.0)) as (_, url):
+        assert (await complete(url), await health(url)) == ((503, None), 200)
+    async with engine(Trouble(hang_share=1.0)) as (_, url):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(complete(url), 0.05)
+        await until(lambda: len(asyncio.all_tasks()) == 1)  # it is held no longer
 
 
 def test_envoy_goes_by_localities_where_there_are_several():

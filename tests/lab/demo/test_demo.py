@@ -1,8 +1,6 @@
 """The demo of bursts: its report, what it says at its end, and options that it would not heed. The
 whole command is in tests/realtime/alone."""
 
-from __future__ import annotations
-
 import re
 from argparse import Namespace
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """`spillover reproduce`: files, page and exit status; what is there is not computed again; a wrong
 option is one line; and a figure of each document is computed, judged and drawn in a short run."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -32,8 +30,9 @@ SHORT = {
     policies: {"HOT_CELLS": ()},
 }
 """The constants that make a run of each document's figures short."""
-HOLD = ("lai-polak-6", "leases-1", "comte-9", "johnson-4", "membership-2")
-"""A quick figure of each document, whose statements all hold in a short run."""
+HOLD = ("lai-polak-6", "leases-1", "comte-9", "johnson-4")
+"""A quick figure of each document but one, whose statements all hold in a short run: that one is
+reproduced whole below."""
 
 
 @pytest.fixture(autouse=True)

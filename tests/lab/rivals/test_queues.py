@@ -1,7 +1,5 @@
 """Rules of others, request by request: what a move takes, and when a queue is looked at."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.model.ids import ClusterId

@@ -1,7 +1,5 @@
 """What is written over TLS, in as few records as it fits in."""
 
-from __future__ import annotations
-
 import math
 
 from hypothesis import given

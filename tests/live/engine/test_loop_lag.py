@@ -1,7 +1,5 @@
 """How late an event loop is, as others see it: while it stands still, and when it goes on."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

@@ -1,7 +1,5 @@
 """A loop in a thread of its own, for code that never awaits."""
 
-from __future__ import annotations
-
 import os
 import threading
 

@@ -1,7 +1,5 @@
 """Counters and histograms as Prometheus reads them."""
 
-from __future__ import annotations
-
 from prometheus_client.core import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 

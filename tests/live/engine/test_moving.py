@@ -1,7 +1,5 @@
 """What is moving, and when the machine hears of it; answers that the HTTP client is reading."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 

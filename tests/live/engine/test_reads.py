@@ -1,7 +1,5 @@
 """Who stands in for the protocol of a connection tells it all that its transport tells."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

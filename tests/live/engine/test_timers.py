@@ -1,7 +1,5 @@
 """The one heap of deadlines of a node, on both event loops and on the real clock."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import random
@@ -85,139 +83,112 @@ class Bell:
             self.rung.set()
 
 
-def test_timers_ring_in_order_never_early_and_with_their_own_instant(run, new_timers):
+async def test_timers_ring_in_order_never_early_and_with_their_own_instant(new_timers):
     """What was asked for is what is handed in, in order of time, and never before its time."""
-
-    async def main():
-        timers, bell = new_timers(asyncio.get_running_loop()), Bell(200)
-        start_s, draw = time.monotonic(), random.Random(1)
-        wanted = [start_s + draw.random() * 0.2 for _ in range(200)]
-        for due_s in wanted:
-            timers.at(due_s, bell.ring)
-        await bell.rung.wait()
-        assert bell.due == sorted(wanted)
-        assert all(at_s >= due_s for at_s, due_s in zip(bell.at, bell.due, strict=True))
-        assert len(timers) == 0
-
-    run(main())
+    timers, bell = new_timers(asyncio.get_running_loop()), Bell(200)
+    start_s, draw = time.monotonic(), random.Random(1)
+    wanted = [start_s + draw.random() * 0.2 for _ in range(200)]
+    for due_s in wanted:
+        timers.at(due_s, bell.ring)
+    await bell.rung.wait()
+    assert bell.due == sorted(wanted)
+    assert all(at_s >= due_s for at_s, due_s in zip(bell.at, bell.due, strict=True))
+    assert len(timers) == 0
 
 
-def test_it_wakes_about_once_for_each_instant(run, kind, made):
+async def test_it_wakes_about_once_for_each_instant(kind, made):
     """No busy spin: an early wake of the loop costs one more, not many."""
     count, woken = 10, []
 
     def make_alarm(loop, wake):
         return kind[1](loop, lambda: (woken.append(1), wake()))
 
-    async def main():
-        timers, bell = Timers(asyncio.get_running_loop(), make_alarm), Bell(count)
-        made.append(timers)
-        start_s = time.monotonic()
-        for number in range(count):
-            timers.at(start_s + 0.0034 * (number + 1), bell.ring)
-        await bell.rung.wait()
-        await turn(0.005)
-        assert len(woken) <= 2 * count + 1
-
-    run(main())
+    timers, bell = Timers(asyncio.get_running_loop(), make_alarm), Bell(count)
+    made.append(timers)
+    start_s = time.monotonic()
+    for number in range(count):
+        timers.at(start_s + 0.0034 * (number + 1), bell.ring)
+    await bell.rung.wait()
+    await turn(0.005)
+    assert len(woken) <= 2 * count + 1
 
 
-def test_the_largest_lag_is_told_once(run, new_timers):
+async def test_the_largest_lag_is_told_once(new_timers):
     """However punctual the timers after it are; and what was told is forgotten."""
-
-    async def main():
-        timers, bell, last = new_timers(asyncio.get_running_loop()), Bell(1), Bell(1)
-        timers.at(time.monotonic() - 0.5, bell.ring)
-        await bell.rung.wait()
-        timers.at(time.monotonic() + 0.005, last.ring)
-        await last.rung.wait()
-        assert 0.5 <= timers.take_lag_s() < LIMIT_S
-        assert timers.take_lag_s() == 0.0
-
-    run(main())
+    timers, bell, last = new_timers(asyncio.get_running_loop()), Bell(1), Bell(1)
+    timers.at(time.monotonic() - 0.5, bell.ring)
+    await bell.rung.wait()
+    timers.at(time.monotonic() + 0.005, last.ring)
+    await last.rung.wait()
+    assert 0.5 <= timers.take_lag_s() < LIMIT_S
+    assert timers.take_lag_s() == 0.0
 
 
-def test_timers_set_while_ringing_ring_too(run, new_timers):
+async def test_timers_set_while_ringing_ring_too(new_timers):
     """Set for the past or for now they ring in the same round, set for later at their time."""
+    timers, bell = new_timers(asyncio.get_running_loop()), Bell(4)
+    start_s = time.monotonic()
 
-    async def main():
-        timers, bell = new_timers(asyncio.get_running_loop()), Bell(4)
-        start_s = time.monotonic()
+    def ring(due_s):
+        bell.ring(due_s)
+        for delay_s in (0.03, 0.0, -1.0):
+            timers.at(due_s + delay_s, bell.ring)
 
-        def ring(due_s):
-            bell.ring(due_s)
-            for delay_s in (0.03, 0.0, -1.0):
-                timers.at(due_s + delay_s, bell.ring)
-
-        timers.at(start_s + 0.01, ring)
-        await bell.rung.wait()
-        first_s = start_s + 0.01
-        assert bell.due == [first_s, first_s - 1.0, first_s, first_s + 0.03]
-
-    run(main())
+    timers.at(start_s + 0.01, ring)
+    await bell.rung.wait()
+    first_s = start_s + 0.01
+    assert bell.due == [first_s, first_s - 1.0, first_s, first_s + 0.03]
 
 
-def test_cancelled_timers_never_ring_and_take_no_memory(run, new_timers):
+async def test_cancelled_timers_never_ring_and_take_no_memory(new_timers):
     """A heap of far-off timers that were cancelled is swept out."""
-
-    async def main():
-        timers, bell = new_timers(asyncio.get_running_loop()), Bell(1)
-        start_s = time.monotonic()
-        for _ in range(10_000):
-            timers.at(start_s + 3600.0, bell.ring).cancel()
-        assert len(timers) < 200
-        timer = timers.at(start_s + 0.001, bell.ring)
-        timer.cancel()
-        timer.cancel()
-        timers.at(start_s + 0.02, bell.ring)
-        await bell.rung.wait()
-        assert bell.due == [start_s + 0.02]
-        assert len(timers) < 200
-
-    run(main())
+    timers, bell = new_timers(asyncio.get_running_loop()), Bell(1)
+    start_s = time.monotonic()
+    for _ in range(10_000):
+        timers.at(start_s + 3600.0, bell.ring).cancel()
+    assert len(timers) < 200
+    timer = timers.at(start_s + 0.001, bell.ring)
+    timer.cancel()
+    timer.cancel()
+    timers.at(start_s + 0.02, bell.ring)
+    await bell.rung.wait()
+    assert bell.due == [start_s + 0.02]
+    assert len(timers) < 200
 
 
-def test_a_callback_that_raises_stops_no_other(run, new_timers):
+async def test_a_callback_that_raises_stops_no_other(new_timers):
     """Its error goes to the loop's exception handler, and the rest ring."""
+    loop = asyncio.get_running_loop()
+    told = []
+    loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+    timers, bell = new_timers(loop), Bell(2)
+    start_s = time.monotonic()
 
-    async def main():
-        loop = asyncio.get_running_loop()
-        told = []
-        loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
-        timers, bell = new_timers(loop), Bell(2)
-        start_s = time.monotonic()
+    def fail(_):
+        raise RuntimeError("boom")
 
-        def fail(_):
-            raise RuntimeError("boom")
-
-        timers.at(start_s + 0.01, fail)
-        timers.at(start_s + 0.01, bell.ring)
-        timers.at(start_s + 0.02, bell.ring)
-        await bell.rung.wait()
-        assert [str(error) for error in told] == ["boom"]
-
-    run(main())
+    timers.at(start_s + 0.01, fail)
+    timers.at(start_s + 0.01, bell.ring)
+    timers.at(start_s + 0.02, bell.ring)
+    await bell.rung.wait()
+    assert [str(error) for error in told] == ["boom"]
 
 
-def test_closed_timers_stay_silent(run, new_timers):
+async def test_closed_timers_stay_silent(new_timers):
     """After closing nothing rings, neither what was set before nor what is set later."""
-
-    async def main():
-        loop = asyncio.get_running_loop()
-        timers, other, bell, last = new_timers(loop), new_timers(loop), Bell(1), Bell(1)
-        start_s = time.monotonic()
-        timers.at(start_s + 0.005, bell.ring)
-        timers.close()
-        timers.close()
-        timers.at(start_s + 0.005, bell.ring)
-        timers.at(-math.inf, bell.ring)
-        timers.run_due(math.inf)
-        other.at(start_s + 0.03, last.ring)
-        await last.rung.wait()
-        assert not bell.due
-        assert len(timers) == 0
-
-    run(main())
+    loop = asyncio.get_running_loop()
+    timers, other, bell, last = new_timers(loop), new_timers(loop), Bell(1), Bell(1)
+    start_s = time.monotonic()
+    timers.at(start_s + 0.005, bell.ring)
+    timers.close()
+    timers.close()
+    timers.at(start_s + 0.005, bell.ring)
+    timers.at(-math.inf, bell.ring)
+    timers.run_due(math.inf)
+    other.at(start_s + 0.03, last.ring)
+    await last.rung.wait()
+    assert not bell.due
+    assert len(timers) == 0
 
 
 def test_timers_go_by_the_clock_of_their_alarm():
@@ -276,32 +247,28 @@ def test_any_timers_ring_that_are_due_and_no_others(wakes):
 
 
 @pytest.mark.parametrize("before_s", [0.0, 1.0, 1e9])
-def test_what_is_due_already_wakes_at_once_and_once(run, kind, before_s):
+async def test_what_is_due_already_wakes_at_once_and_once(kind, before_s):
     """Also at the very beginning of the clock."""
+    woken = []
 
-    async def main():
-        woken = []
+    def wake():
+        alarm.set(math.inf)
+        woken.append(time.monotonic())
 
-        def wake():
-            alarm.set(math.inf)
-            woken.append(time.monotonic())
-
-        alarm = kind[1](asyncio.get_running_loop(), wake)
-        alarm.set(time.monotonic() - before_s)
-        await until(lambda: woken)
-        await turn(0.01)
-        assert len(woken) == 1
-        alarm.set(time.monotonic() + 3600.0)
-        alarm.set(time.monotonic() + 0.005)
-        await until(lambda: len(woken) == 2)
-        alarm.set(time.monotonic() + 0.005)
-        alarm.set(time.monotonic() + 3600.0)
-        await turn(0.02)
-        assert len(woken) == 2, "it was moved"
-        alarm.set(time.monotonic() + 0.005)
-        alarm.close()
-        alarm.close()
-        await turn(0.02)
-        assert len(woken) == 2
-
-    run(main())
+    alarm = kind[1](asyncio.get_running_loop(), wake)
+    alarm.set(time.monotonic() - before_s)
+    await until(lambda: woken)
+    await turn(0.01)
+    assert len(woken) == 1
+    alarm.set(time.monotonic() + 3600.0)
+    alarm.set(time.monotonic() + 0.005)
+    await until(lambda: len(woken) == 2)
+    alarm.set(time.monotonic() + 0.005)
+    alarm.set(time.monotonic() + 3600.0)
+    await turn(0.02)
+    assert len(woken) == 2, "it was moved"
+    alarm.set(time.monotonic() + 0.005)
+    alarm.close()
+    alarm.close()
+    await turn(0.02)
+    assert len(woken) == 2

@@ -1,7 +1,5 @@
 """What is written in one turn of a loop leaves at its end, and in as few calls as it is worth."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

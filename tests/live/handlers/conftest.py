@@ -1,7 +1,5 @@
 """What tests of handlers share: a Dask cluster that says what it is told to."""
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 import sys

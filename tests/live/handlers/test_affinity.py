@@ -1,8 +1,6 @@
 """Handlers of several upstreams send a session where it ran before, and without `affinity` to the
 least busy as ever."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,8 +1,6 @@
 """The handler `dask:` on a real Dask cluster of processes on loopback, and where none is. All else
 is on a cluster that says what a test has it say: `test_dask_session`, `test_dask_workers`."""
 
-from __future__ import annotations
-
 import importlib.util
 import socket
 import sys

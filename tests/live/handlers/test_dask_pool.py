@@ -1,7 +1,5 @@
 """The workers of a Dask cluster: which one gets a request, and what is said of their slots."""
 
-from __future__ import annotations
-
 import importlib.util
 import pickle
 from types import SimpleNamespace

@@ -2,8 +2,6 @@
 a test has it say. How workers come and go is in `test_dask_workers`, real clusters are in
 `test_dask_handler`."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

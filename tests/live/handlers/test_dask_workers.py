@@ -2,8 +2,6 @@
 there, on a cluster that says what a test has it say.
 """
 
-from __future__ import annotations
-
 import asyncio
 import platform
 import threading

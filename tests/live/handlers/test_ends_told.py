@@ -1,7 +1,5 @@
 """What the log says of calls that came to nothing, and how loudly: whose fault it is decides."""
 
-from __future__ import annotations
-
 import logging
 import time
 

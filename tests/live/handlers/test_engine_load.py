@@ -1,7 +1,5 @@
 """What engines say of themselves, as pages and headers have it."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.live.handlers.engine_load import (

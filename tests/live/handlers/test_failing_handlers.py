@@ -2,8 +2,6 @@
 The same classes as those of upstreams (`test_failing_upstreams`) and of Dask (`test_dask_call`).
 """
 
-from __future__ import annotations
-
 import json
 import time
 
@@ -79,24 +77,20 @@ async def test_what_an_exception_says_of_itself(function, workers):
 # --- on running nodes -------------------------------------------------------------------------
 
 
-def test_the_ready_made_classes(nodes):
+async def test_the_ready_made_classes(nodes):
     fields = {"handler": f"python:{MODULE}:say_no_by_class"}
-
-    async def main():
-        topology = nodes.topology_of("a", "b", clusters={"a": fields})
-        async with nodes.Federation(topology) as federation:
-            node = federation["a"]
-            answer = await node.post({"status": 409, "body": {"field": "audio"}})
-            problem = json.loads(answer.body)
-            assert (answer.status, problem["reason"]) == (409, "handler_rejected")
-            assert problem["upstream_body"] == {"field": "audio"}
-            assert "expected audio" in problem["detail"]
-            assert node.machine.health.failed_share(time.monotonic()) == 0.0
-            # b sleeps, whatever else the payload says
-            answer = await node.post({"pause_s": 3600, "service_ms": 1})
-            assert (answer.status, json.loads(answer.body)["path"]) == (200, ["a", "b"])
-            _, state = await node.get("/state")
-            assert state["health"] == "resting"
-            assert 50.0 < node.machine.servers.rest_s(time.monotonic()) <= 60.0
-
-    nodes.run(main)
+    topology = nodes.topology_of("a", "b", clusters={"a": fields})
+    async with nodes.Federation(topology) as federation:
+        node = federation["a"]
+        answer = await node.post({"status": 409, "body": {"field": "audio"}})
+        problem = json.loads(answer.body)
+        assert (answer.status, problem["reason"]) == (409, "handler_rejected")
+        assert problem["upstream_body"] == {"field": "audio"}
+        assert "expected audio" in problem["detail"]
+        assert node.machine.health.failed_share(time.monotonic()) == 0.0
+        # b sleeps, whatever else the payload says
+        answer = await node.post({"pause_s": 3600, "service_ms": 1})
+        assert (answer.status, json.loads(answer.body)["path"]) == (200, ["a", "b"])
+        _, state = await node.get("/state")
+        assert state["health"] == "resting"
+        assert 50.0 < node.machine.servers.rest_s(time.monotonic()) <= 60.0

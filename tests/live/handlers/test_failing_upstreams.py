@@ -2,8 +2,6 @@
 client gets. What becomes of one answer: `test_http_handler_answers`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

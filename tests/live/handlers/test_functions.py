@@ -1,7 +1,5 @@
 """What the functions of users are: awaited or not, and with a context or not."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import operator

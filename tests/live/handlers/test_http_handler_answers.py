@@ -1,7 +1,5 @@
 """What an upstream's answer becomes, one by one. Over connections: `test_http_handler`."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

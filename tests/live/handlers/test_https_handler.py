@@ -1,8 +1,6 @@
 """The handler `http:https://...`: a service has to prove that it is the host of its url, to a CA of
 the file that the environment names, or of the system. One that does not gets nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 

@@ -1,8 +1,6 @@
 """Answers of a service behind `https` that closes right behind them, while nobody reads: all that
 it has sent comes, and what may have been cut off is never whole."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from contextlib import suppress

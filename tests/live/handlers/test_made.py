@@ -1,8 +1,6 @@
 """What runs the requests of a cluster, as its handler says, and for how long where requests say
 nothing of it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

@@ -2,8 +2,6 @@
 else's.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

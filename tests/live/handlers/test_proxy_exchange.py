@@ -2,8 +2,6 @@
 it comes, whether the connection carries another one behind it, and connections that turn out to be
 no good before a request has left."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import asynccontextmanager
 from functools import partial

@@ -1,8 +1,6 @@
 """The handler `proxy:` in front of services that say what they like: what the node is told of an
 answer, in which order, and what becomes of the upstream."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

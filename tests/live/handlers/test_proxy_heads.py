@@ -1,8 +1,6 @@
 """Heads and bodies of passed requests and answers, without connections: what is refused, and what
 the other end sees of the rest, in whatever pieces it comes."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.live.handlers.proxy.onward import (

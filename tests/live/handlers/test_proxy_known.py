@@ -1,8 +1,6 @@
 """Heads of passed requests and answers that have come before: nothing else is read of them, and
 nothing else written, than of those that come for the first time."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 

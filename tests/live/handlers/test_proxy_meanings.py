@@ -2,8 +2,6 @@
 is, what follows it, what a hop drops of them and what it adds. Worked out by hand from RFC 9110 and
 RFC 9112."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.live.handlers.proxy.onward import (

@@ -1,8 +1,6 @@
 """Requests that are passed to a service beside its servers: how many, what is told of each, once,
 and that nothing is left of it. Times come by hand."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """A Retry-After as it is written. What follows from it: `test_failing_upstreams`."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime

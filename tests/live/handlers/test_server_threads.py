@@ -1,8 +1,6 @@
 """Plain functions in threads, one for each server: how many there are, what a function can know,
 and what becomes of work where there is no thread, or no process behind it."""
 
-from __future__ import annotations
-
 import asyncio
 import resource
 import sys

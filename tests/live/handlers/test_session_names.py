@@ -1,7 +1,5 @@
 """Which session a request belongs to, and what belongs to none."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

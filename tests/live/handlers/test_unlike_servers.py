@@ -1,7 +1,5 @@
 """The servers of a pool: each has its handler and its speed, and sleep shares a server."""
 
-from __future__ import annotations
-
 import asyncio
 
 import msgspec

@@ -1,8 +1,6 @@
 """Which of several upstreams a request goes to: who is busy, who asks to be left alone, and who
 fails more than others. By a clock that is moved by hand."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from contextlib import asynccontextmanager

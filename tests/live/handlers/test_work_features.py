@@ -1,7 +1,5 @@
 """What requests say of their size, and what of it counts."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

@@ -1,7 +1,5 @@
 """Hosts of several addresses of which some do not answer: on either loop, and in a thread."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import sys

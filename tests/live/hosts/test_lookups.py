@@ -1,7 +1,5 @@
 """Lookups that hang, and whom they do not hold up."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import subprocess
@@ -133,16 +131,12 @@ def test_a_name_that_hangs_leads_where_it_did(run, resolver):
 
 
 @pytest.mark.parametrize("name", ["nowhere.test", "a..b", "x" * 70 + ".test"])
-def test_a_name_that_is_none_is_told(run, resolver, name):
+async def test_a_name_that_is_none_is_told(resolver, name):
     """And so it is to the next one, without a lookup."""
     hosts = Hosts(resolver if "nowhere" in name else socket.getaddrinfo)
-
-    async def main():
-        for _ in range(2):
-            with pytest.raises(OSError, match=r"not known|label"):
-                await connect(name, 1, hosts)
-
-    run(main())
+    for _ in range(2):
+        with pytest.raises(OSError, match=r"not known|label"):
+            await connect(name, 1, hosts)
     with pytest.raises(OSError, match=r"not known|label"):
         blocking.connect(name, 1, 1.0, hosts)
     assert resolver.asked["nowhere.test"] == ("nowhere" in name)

@@ -1,8 +1,6 @@
 """What a connection makes of answers at its bounds: lengths, excerpts, heads that it knows, and
 what it counts of bodies that are on their way. No sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

@@ -1,8 +1,6 @@
 """HTTP for a thread that waits: which connection carries a request, for how long it is opened, and
 whom another thread wakes. What answers are is tested where connections are."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -1,7 +1,5 @@
 """The HTTP/1.1 client against servers on loopback, most of which misbehave on purpose."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket
@@ -236,19 +234,6 @@ async def test_cancelling_closes_the_connection():
         assert "connecting=1" in repr(client)
         future.cancel()
         await until(lambda: "connecting=0" in repr(client))
-
-
-async def test_a_connection_closed_while_idle_is_never_reused():
-    """The client forgets a connection as soon as the server has closed or misused it."""
-    async with serving(lambda peer: peer.send(OK)) as (server, client):
-        ends = [lambda peer: peer.transport.close(), Peer.reset, lambda peer: peer.send(b"?")]
-        for end in ends:
-            await get(client)
-            assert client.idle == 1
-            end(server.peers[-1])
-            await until(lambda: client.idle == 0)
-        await get(client)
-        assert len(server.peers) == len(ends) + 1
 
 
 async def test_connections_are_reused_last_in_first_out():

@@ -3,8 +3,6 @@ client sees an error for a request that the server was not shown, and none is sh
 that does no harm. On sockets of the system, since their kernel tells what was read.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

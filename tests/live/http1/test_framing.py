@@ -1,7 +1,5 @@
 """Heads and bodies that are read: the same in any pieces, and no longer than they may be."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

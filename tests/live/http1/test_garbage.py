@@ -1,8 +1,6 @@
 """Connections of the HTTP client leave nothing behind that only a garbage collection would find: an
 answer may be large, and collections of all generations are rare."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 

@@ -1,7 +1,5 @@
 """What the HTTP/1.1 client refuses to be given, before it opens anything."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.live.http1.base_url import STARTS_MAX, BaseUrl

@@ -1,7 +1,5 @@
 """Connections whose other end has gone break after about so long, as the system is told."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """Heads that have come before are read without the parser: what comes of a message is the same."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.live.http1.known_heads import (

@@ -1,7 +1,5 @@
 """A stream as lines, however it is cut."""
 
-from __future__ import annotations
-
 import math
 import time
 

@@ -1,7 +1,5 @@
 """Why there is no connection, in words that are not asyncio's."""
 
-from __future__ import annotations
-
 import errno
 import socket
 

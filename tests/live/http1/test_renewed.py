@@ -1,8 +1,6 @@
 """Connections whose certificates have changed or are over end with what they carry; and one counts
 only once the other end has answered on it, where that is asked for."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from contextlib import asynccontextmanager, suppress

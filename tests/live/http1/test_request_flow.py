@@ -1,7 +1,5 @@
 """What comes of a client: the same requests in any pieces, and what takes too long."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,8 +1,6 @@
 """Requests whose sender is called back: once, whatever becomes of them; never after a cancel. And
 connections that are open before they are asked for."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import selectors

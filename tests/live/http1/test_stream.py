@@ -1,7 +1,5 @@
 """Streams of lines over real sockets, and the client against a real uvicorn."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 

@@ -1,8 +1,6 @@
 """The CAs that a client believes: their file is read again once it has changed, for the next
 connection."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """Heads that are written: as they are read again, or not at all."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

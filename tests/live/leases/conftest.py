@@ -1,7 +1,5 @@
 """What tests of leases share: members, and the memory between them and what renews for them."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.live.leases.group import LeaseGroup

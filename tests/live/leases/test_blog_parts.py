@@ -1,8 +1,6 @@
 """The blog's rule piece by piece, without a Redis: how its member enters, leases that nobody
 watches over, and what the store makes of answers that cross; and what any member has under way."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import os

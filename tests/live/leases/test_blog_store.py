@@ -1,7 +1,5 @@
 """The blog's two hashes on a real Redis, as written: steps 3 to 6, step by step."""
 
-from __future__ import annotations
-
 from spillover.live.leases.blog_store import RedisBlogStore
 from spillover.sim.leases.blog import BlogStore
 

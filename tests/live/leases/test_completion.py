@@ -1,8 +1,6 @@
 """Who is told how a member has ended, once: whoever waits, else the log, else whoever leaves its
 `with`; and what it lets in at entry. Without Redis."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 

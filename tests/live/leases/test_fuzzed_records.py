@@ -3,8 +3,6 @@ breaks, no other record is lost, and a member finds its way once it is gone. Lik
 readers of streams go on, and the federation's configuration. As long as tests/apps/
 test_fuzzed_peers.py says."""
 
-from __future__ import annotations
-
 import os
 import time
 from contextlib import suppress

@@ -1,8 +1,6 @@
 """Handlers of leases as they are loaded, started, cancelled and seen off; and what a member is made
 with, and leaves behind. Without Redis."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

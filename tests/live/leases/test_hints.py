@@ -1,7 +1,5 @@
 """The two channels over real connections: what is lost, late, twice or nonsense; broken ways."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from contextlib import asynccontextmanager, suppress

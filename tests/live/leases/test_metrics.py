@@ -1,7 +1,5 @@
 """What a lease member counts of itself, before it has begun: no Redis is asked."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """How the process that renews gets to Redis: what URLs mean, and a connection of its own."""
 
-from __future__ import annotations
-
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing

@@ -1,8 +1,6 @@
 """The words that a member and its renewer share, against a twin that is a few dictionaries: through
 either of two maps of the same file, and of each partition for itself."""
 
-from __future__ import annotations
-
 import math
 from random import Random
 

@@ -1,8 +1,6 @@
 """What a member and its renewer share, piece by piece, without a process or a clock: the words in
 their memory, who hangs, what is said over the link, how a lease ends."""
 
-from __future__ import annotations
-
 import json
 import math
 import socket

@@ -1,8 +1,6 @@
 """One renewal after another, at a server that answers as it is told to: what is asked, what an
 answer means for each lease, and a connection that ends within its time whatever comes."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

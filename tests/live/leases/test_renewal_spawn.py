@@ -1,8 +1,6 @@
 """What renews, as it is started and seen off: a process or a thread, its plan, and how it sees its
 member. Nothing here asks a Redis."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

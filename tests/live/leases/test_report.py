@@ -1,8 +1,6 @@
 """What onlookers are told of a whole group: read once for all who ask, kept while Redis is away;
 and why a member can serve nothing."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

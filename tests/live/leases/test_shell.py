@@ -1,7 +1,5 @@
 """Whole members on a real Redis: they share partitions, hand over, fence themselves and give up."""
 
-from __future__ import annotations
-
 import signal
 import threading
 
@@ -66,24 +64,6 @@ async def test_members_share_and_hand_over(group):
     assert len(took) == 6 + 3 + 3
     assert all(line["epoch"] > 10**12 for line in events if line["event"] == "acquired")
     assert {line["event"] for line in events} >= {"challenged", "grabbed", "releasing", "released"}
-
-
-async def test_a_handler_that_fails_gives_its_partition_up(group, caplog):
-    work = Work()
-    calls = []
-
-    def fails_once(partition, epoch, stop_event):
-        calls.append(partition)
-        if calls.count(partition) == 1 and partition == 0:
-            raise ValueError("not today")
-        work.on_thread("a")(partition, epoch, stop_event)
-
-    async with group("a", fails_once):
-        await until(lambda: work.counts() == [("a", 6)])
-    assert work.running == {}
-    assert calls.count(0) == 2
-    assert "handler failed partition=0" in caplog.text
-    assert "not today" in caplog.text
 
 
 async def test_a_store_that_dies_ends_what_is_held(group, redis_servers, tmp_path):

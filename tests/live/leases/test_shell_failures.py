@@ -1,8 +1,6 @@
 """Members with whom something goes wrong on their own side, on a real Redis: no room for threads,
 callbacks that raise, errors of ours, and being told of the end."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from functools import partial

@@ -1,8 +1,6 @@
 """What sinks take for granted, without a server: what a connection is like, how its library marks
 parameters, and what numbers of headers may be."""
 
-from __future__ import annotations
-
 import sqlite3
 
 import pytest

@@ -3,8 +3,6 @@
 Redis is real, SQLite is always there, PostgreSQL is started where it is installed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

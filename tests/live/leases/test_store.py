@@ -3,8 +3,6 @@
 What each operation does is in tests/contract.
 """
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import asynccontextmanager
 

@@ -1,7 +1,5 @@
 """What can be wrong with a Redis, or with the way to it, and what the lease store says then."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

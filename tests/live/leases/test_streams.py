@@ -1,7 +1,5 @@
 """Readers and writers of streams on a real Redis: order, checkpoints, fences, what goes missing."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor

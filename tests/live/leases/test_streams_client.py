@@ -1,8 +1,6 @@
 """What carries out the steps of readers, in a thread and on an event loop: what it began beside
 them leaves nothing behind."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

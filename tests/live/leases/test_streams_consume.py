@@ -1,7 +1,5 @@
 """Handlers over streams: attempts, poison, stops, Redis going away, leases that end meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import threading

@@ -1,8 +1,6 @@
 """What would harm a stream or its reader without a word: effects refused that could be done, half
 a batch, an alarm that stays silent."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

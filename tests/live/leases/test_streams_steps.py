@@ -1,8 +1,6 @@
 """The steps of readers and writers, carried out by hand: what is asked of Redis and of handlers, in
 which order, how often and with which pauses. No Redis, and no clock but the test's."""
 
-from __future__ import annotations
-
 import threading
 from random import Random
 

@@ -4,8 +4,6 @@ SPILLOVER_SOAK_S in the environment: a million records instead of 4 000, and tak
 long.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """What streams compute without Redis: partitions of keys, effects, how places are counted."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from random import Random
 

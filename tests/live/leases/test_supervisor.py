@@ -1,8 +1,6 @@
 """What keeps something renewing, piece by piece: what it starts and when again, what it hears and
 hands on, how what it started ends. Nothing here asks a Redis."""
 
-from __future__ import annotations
-
 import socket
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Members for code that never awaits, on a real Redis: life, errors, interruptions, processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

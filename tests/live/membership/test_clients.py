@@ -1,7 +1,5 @@
 """Who has a session at a node, as its metrics are told."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

@@ -1,8 +1,6 @@
 """The session of one client at servers that say what the test has them say: what its machine hears
 of that, what is counted, and what the log tells."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager

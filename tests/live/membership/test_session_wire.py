@@ -1,7 +1,5 @@
 """The lines of a session: what may stand in them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

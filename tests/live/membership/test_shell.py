@@ -1,8 +1,6 @@
 """The configuration of a node as a running thing: what becomes of what neighbors say, of proposals,
 and of all that is under way as the node ends."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

@@ -1,8 +1,6 @@
 """What a node and one neighbor have said of each other, and what comes of it: in words, in the log,
 and of the configuration. Without any connection."""
 
-from __future__ import annotations
-
 import logging
 from types import SimpleNamespace
 from urllib.parse import parse_qs

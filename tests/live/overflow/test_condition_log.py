@@ -1,7 +1,5 @@
 """What the log says of a node's condition: each change once, and that its books do not balance."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

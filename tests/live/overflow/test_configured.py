@@ -1,7 +1,5 @@
 """Which stamps of others a node listens to: higher ones than its own, and no nonsense."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.live.overflow.configured import Configured

@@ -1,7 +1,5 @@
 """A node whose acceptances are confirmed by something else, later or not at all."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import asynccontextmanager
 

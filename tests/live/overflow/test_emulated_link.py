@@ -1,7 +1,5 @@
 """What leaves over one direction of a link: in order, late, lost, cut off, healed and withdrawn."""
 
-from __future__ import annotations
-
 import asyncio
 from random import Random
 

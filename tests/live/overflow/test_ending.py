@@ -1,7 +1,5 @@
 """What a node says of its end: what it still waits for, and what is lost with it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re

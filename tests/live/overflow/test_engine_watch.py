@@ -1,7 +1,5 @@
 """Looks at engines' pages, whatever these do."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time
@@ -11,7 +9,7 @@ import pytest
 from spillover.live.overflow.engine_watch import EngineWatch
 from spillover.model.engine_load import EngineLoad
 from spillover.model.upstream_urls import metrics_pages
-from support.federation import run, until
+from support.federation import until
 from support.lying_service import lying_service
 
 
@@ -83,7 +81,7 @@ async def test_a_page_that_lies_or_is_endless_or_silent_says_nothing(answer, end
             await until(lambda: last(heard) == EngineLoad(3.0, 1.0, None))
 
 
-def test_what_a_page_has_said_once_is_told_once():
+async def test_what_a_page_has_said_once_is_told_once():
     """One look at a request that waits is no two looks in a row, however long the page fails."""
 
     async def once(talk, *_):
@@ -93,17 +91,12 @@ def test_what_a_page_has_said_once_is_told_once():
             await talk.say(BUSY)
         return True
 
-    async def main():
-        nonlocal service
-        async with lying_service() as service:
-            service.answer = once
-            async with watching(service) as (watch, heard):
-                await until(lambda: watch.ends["unread"] > 2 and heard)
-                watch.tell(time.monotonic() + 61.0)
-                assert [said.load for said in heard] == [EngineLoad(3.0, 1.0, None), None]
-
-    service = None
-    run(main)
+    async with lying_service() as service:
+        service.answer = once
+        async with watching(service) as (watch, heard):
+            await until(lambda: watch.ends["unread"] > 2 and heard)
+            watch.tell(time.monotonic() + 61.0)
+            assert [said.load for said in heard] == [EngineLoad(3.0, 1.0, None), None]
 
 
 def waits(count):

@@ -1,7 +1,5 @@
 """Requests of neighbors, by what links them to their visits: the same one may come twice."""
 
-from __future__ import annotations
-
 import asyncio
 from random import Random
 

@@ -1,8 +1,6 @@
 """Both ends of a shared connection, without a socket: frames however they are cut, and a dumb twin
 that remembers what was said, beside which a story of requests, answers and ends is told."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from itertools import pairwise

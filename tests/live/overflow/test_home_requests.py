@@ -1,7 +1,5 @@
 """Requests of a node's own clients: what is forgotten in time, and what is not taken any more."""
 
-from __future__ import annotations
-
 import math
 import time
 

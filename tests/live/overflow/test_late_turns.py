@@ -1,7 +1,5 @@
 """What a loop comes to late: an answer that was there before a deadline is read after it."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

@@ -1,7 +1,5 @@
 """What a node counts of itself, read where its server reads it."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

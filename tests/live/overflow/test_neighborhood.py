@@ -1,7 +1,5 @@
 """The neighbors of a node come and go: who listens to them, and that each link is closed."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from dataclasses import replace

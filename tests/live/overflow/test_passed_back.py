@@ -2,8 +2,6 @@
 source is paused, and what is said of the end. On clocks that the test moves.
 """
 
-from __future__ import annotations
-
 import asyncio
 from random import Random
 from types import SimpleNamespace

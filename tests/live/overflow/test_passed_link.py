@@ -1,20 +1,11 @@
 """Answers that pass through two and three nodes on loopback as they come: whole, broken off,
 cancelled, and with nobody who reads them."""
 
-from __future__ import annotations
-
-from random import Random
-
 import pytest
 
-from spillover.live.overflow.identity import HELLO, hello_of
-from spillover.live.overflow.passed_wire import encode_pass
-from spillover.live.overflow.peer_link import REFUSAL_STATUSES
-from spillover.live.overflow.protocol import PASS
-from spillover.live.overflow.wire import UNSAID
 from spillover.model.causes import Cause
 from spillover.model.passed import PassedHead
-from spillover.model.request import DONE, FAILED, Outcome, Request
+from spillover.model.request import DONE, FAILED, Outcome
 from support.scripted_answers import ScriptedShell, Told, passed, take
 
 PASSES = {"handler": "proxy:http://127.0.0.1:9"}
@@ -108,23 +99,6 @@ async def test_what_is_written_is_read_over_any_number_of_hops(nodes, ids):
         await nothing_left(nodes, federation)
 
 
-async def test_an_answer_that_is_there_at_once_tells_how_long_its_request_was_on_its_way(nodes):
-    """As one that comes piece by piece; the way back counts in neither."""
-    ids, delay_s, ways = ("a", "b", "c"), 0.04, 2
-
-    async with chain(nodes, *ids, delay_ms=delay_s * 1e3) as federation:
-        await fill(nodes, federation, *ids[:-1])
-        sink = Told()
-        _, service = await ran_at(nodes, federation, ids[-1], sink)
-        service.whole(b"one")
-        await nodes.until(lambda: sink.how)
-        assert (sink.how, sink.body, sink.so_far.path) == ("end", b"one", ids)
-        answer = sink.told[0][2]
-        assert delay_s * ways - 0.005 <= answer.network_s  # uvloop counts milliseconds
-        assert sink.so_far.network_s == pytest.approx(answer.network_s, abs=0.001)
-        await nothing_left(nodes, federation)
-
-
 @HOPS
 async def test_what_breaks_off_is_never_an_end(nodes, ids):
     """At every boundary between frames, and with a key that would have it tried again."""
@@ -192,58 +166,3 @@ async def test_a_client_that_leaves_ends_the_service_and_a_neighbor_that_ends_br
         await nodes.until(lambda: broken.how)
         assert (broken.how, broken.told[0][1].outcome) == ("broken", FAILED)
         await nothing_left(nodes, federation)
-
-
-def go_on(workers, random):
-    """Have each service that runs do the next thing, if any."""
-    for service in list(workers.running.values()):
-        step = random.randrange(4)
-        if step and service.relay is None:
-            service.begin()
-        elif step == 1:
-            service.piece(b"x" * random.randrange(2000))
-        elif step == 2:
-            service.end()
-
-
-async def test_cancels_at_random_instants_leave_nothing_behind(nodes):
-    """A hundred requests over up to two hops; each is left at some step of its way."""
-    ids = ("a", "b", "c")
-    async with chain(nodes, *ids, delay_ms=2.0, queue_limit=100) as federation:
-        await fill(nodes, federation)
-        random, open_now, sinks = Random(7), [], []
-        shell = federation["a"].shell
-        for _ in range(100):
-            sinks.append(Told())
-            open_now.append(take(shell, sinks[-1]))
-            for node in federation.nodes.values():
-                go_on(node.shell.requests.workers, random)
-            for _ in range(random.randrange(4)):
-                await nodes.turn()
-            if random.random() < 0.7:
-                entry = open_now.pop(random.randrange(len(open_now)))
-                shell.requests.home.abandon(entry)
-        for entry in open_now:
-            shell.requests.home.abandon(entry)
-        await nothing_left(nodes, federation)
-        assert all(sink.how for sink in sinks)
-        assert shell.machine.ledger.home["accepted"] == 100
-        assert shell.machine.ledger.home["away"] == 0
-        assert federation["c"].ledger.foreign["received"] >= 5, "what is there to see?"
-
-
-async def test_what_passes_is_refused_where_nothing_passes(nodes):
-    """And may run elsewhere: it is a refusal between nodes. So is what cannot be read."""
-    async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
-        a, b = federation["a"], federation["b"]
-        agreement = a.shell.neighborhood.peers.agreements[a.machine.neighbors.index["b"]]
-        headers = [(HELLO, hello_of(agreement.caller))]
-        request = Request("x", keyed=False, work=passed().encode(), path=("a",))
-        whole = b"".join(encode_pass(request, UNSAID, 5.0, None, pulled=False))
-        statuses = []
-        for body in (whole, whole[:3], whole[:-1], b"\xff" * 9, b""):
-            told = await b.client.request("POST", PASS, headers=headers, body=body, timeout_s=5.0)
-            statuses.append(told.status)
-            assert told.status in REFUSAL_STATUSES
-        assert statuses == [422] * 5
-        assert b.ledger.foreign["received"] == 0

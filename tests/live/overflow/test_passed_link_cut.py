@@ -1,8 +1,6 @@
 """What comes of an answer that passes through, at the end of a link where it is read: a neighbor
 that dies at every byte of it, and neighbors that say something else."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import defaultdict
@@ -190,18 +188,14 @@ JSON = b"application/json"
         (http(b"nothing of it"), ev.ForwardLost, "not understood"),
     ],
 )
-def test_only_what_comes_as_such_is_an_answer(answer, expected, says, caplog):
+async def test_only_what_comes_as_such_is_an_answer(answer, expected, says, caplog):
     """Nothing else begins; what is done comes in no other way, what has failed may."""
-
-    async def main():
-        async with answering(answer) as home:
-            sink = Got()
-            home.hand_over(1, sink)
-            await until(lambda: home.ends[1])
-            assert [type(one) for one in home.ends[1]] == [expected]
-            assert (home.begun, sink.has_begun) == ({}, False)
-
-    asyncio.run(main())
+    async with answering(answer) as home:
+        sink = Got()
+        home.hand_over(1, sink)
+        await until(lambda: home.ends[1])
+        assert [type(one) for one in home.ends[1]] == [expected]
+        assert (home.begun, sink.has_begun) == ({}, False)
     assert says in caplog.text
 
 

@@ -1,7 +1,5 @@
 """What nodes say to each other of requests that pass through, as bytes."""
 
-from __future__ import annotations
-
 import contextlib
 import struct
 

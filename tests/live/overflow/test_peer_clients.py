@@ -1,8 +1,6 @@
 """The HTTP clients that a node asks others with: how much of an answer one takes, and where it
 connects to."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

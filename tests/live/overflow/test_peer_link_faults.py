@@ -1,8 +1,6 @@
 """One link with faults, over real sockets: forwards that are held back, lost or withdrawn, and
 cancels that somebody waits for."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,8 +1,6 @@
 """What one link hears of its neighbor: reports line by line, refusals with what they tell, and what
 the log says while there are none. The neighbor says what the test has it say."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,8 +1,6 @@
 """One link to a neighbor that speaks other versions of the protocol: what is said to it, and that
 it may change with each life of the neighbor."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,8 +1,6 @@
 """Whom a node takes for its neighbors, by what they say and what they prove; and who is on record
 for having been turned away. Without any connection."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What the lines on the servers of a pool hold, for whoever is to look at them."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

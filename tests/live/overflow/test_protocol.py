@@ -1,7 +1,5 @@
 """Which versions of what nodes say to each other are spoken, and what is said of that."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.live.overflow.protocol import (

@@ -1,7 +1,5 @@
 """What ended in the last seconds: counts that go with time, quantiles that are near the truth."""
 
-from __future__ import annotations
-
 from random import Random
 from statistics import quantiles
 

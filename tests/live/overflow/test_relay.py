@@ -1,7 +1,5 @@
 """Relays beside a real machine: what sinks get of what sources write, and when neither goes on."""
 
-from __future__ import annotations
-
 import math
 from random import Random
 

@@ -1,7 +1,5 @@
 """When relays look at what passes, and what they leave alone."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Which reports are left out, against a twin that looks at all that was ever said."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

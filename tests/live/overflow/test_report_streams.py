@@ -1,7 +1,5 @@
 """Load reports between nodes: late, slow, ended, silent and restarted, on loopback."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from functools import partial

@@ -1,7 +1,5 @@
 """The line that a node writes for each request that has ended, where it is asked for them."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

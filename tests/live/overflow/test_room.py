@@ -1,7 +1,5 @@
 """Answers that are kept give way to what is held, and memory that is free is given back."""
 
-from __future__ import annotations
-
 import asyncio
 
 import msgspec

@@ -1,8 +1,6 @@
 """Requests between nodes on loopback that share a connection: how many do, what a cancel, a large
 body, a frame that may not come and a connection's end make of them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

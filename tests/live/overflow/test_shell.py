@@ -1,8 +1,6 @@
 """A node's shell by itself: whom it tells of what its machine says, and all that its end closes.
 Nobody runs it, so that nothing happens but what a test has happen."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from dataclasses import replace

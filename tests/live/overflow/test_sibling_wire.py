@@ -1,7 +1,5 @@
 """What the nodes of a site tell each other, as lines."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

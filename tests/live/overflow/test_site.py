@@ -135,33 +135,27 @@ async def test_a_stream_of_whoever_says_that_he_is_the_sibling_does_not_end_the_
         assert [len(lines) for lines in heard] == [1, 1, 2, 2, 1]
 
 
-def test_the_stream_of_a_sibling_breaks_off_once_what_it_told_was_dropped():
-    async def main():
-        took = site_of_two(heard.append, "http://127.0.0.1:2", lambda *told: refused.append(told))
-        async with took as site:
-            line = sibling_wire.encode(GIVE)
-            site.hear(2, line)
-            site.distrust(ev.DistrustSibling(2, OverflowError("a bug")))
-            with pytest.raises(PeerError, match="by a bug"):
-                site.hear(2, line)
-
+async def test_the_stream_of_a_sibling_breaks_off_once_what_it_told_was_dropped():
     heard, refused = [], []
-    asyncio.run(main())
+    took = site_of_two(heard.append, "http://127.0.0.1:2", lambda *told: refused.append(told))
+    async with took as site:
+        line = sibling_wire.encode(GIVE)
+        site.hear(2, line)
+        site.distrust(ev.DistrustSibling(2, OverflowError("a bug")))
+        with pytest.raises(PeerError, match="by a bug"):
+            site.hear(2, line)
     assert heard == [ev.SiblingHeard(2, GIVE)]
     assert refused == [(2, "raised")]
 
 
-def test_a_view_number_out_of_range_ends_the_stream_and_is_counted():
-    async def main():
-        line = b'{"prepare":{"view":[-1,2]}}\n'
-        async with scripted(STREAM % (len(line), line)) as server:
-            refused = asyncio.Queue()
-            took = site_of_two(fed.append, server.url, lambda *told: refused.put_nowait(told))
-            async with took as site, listening(site):
-                assert await asyncio.wait_for(refused.get(), 20.0) == (2, "line")
-
+async def test_a_view_number_out_of_range_ends_the_stream_and_is_counted():
     fed = []
-    asyncio.run(main())
+    line = b'{"prepare":{"view":[-1,2]}}\n'
+    async with scripted(STREAM % (len(line), line)) as server:
+        refused = asyncio.Queue()
+        took = site_of_two(fed.append, server.url, lambda *told: refused.put_nowait(told))
+        async with took as site, listening(site):
+            assert await asyncio.wait_for(refused.get(), 20.0) == (2, "line")
     assert not any(isinstance(event, ev.SiblingHeard) for event in fed)
 
 
@@ -229,30 +223,26 @@ def operated(at_ms, drains, policy="paper", shadow=None):
 PROCESSES = "http://127.0.0.1:1", "http://127.0.0.1:2"
 
 
-def test_a_process_does_what_operators_have_told_another_one():
+async def test_a_process_does_what_operators_have_told_another_one():
     """Once, whoever says it again; what was told later holds. One that is not drained does not
     resume: it may have been told to end. Nodes are operated each by itself."""
-
-    async def main():
-        async with site_of_two(fed.append, PROCESSES[1], urls=PROCESSES) as site:
-            for line, events in (
-                (operated(4, False), [ev.PolicySet("paper")]),
-                (operated(5, True), [ev.Drain()]),
-                (operated(6, True), []),
-                (operated(6, False), []),
-                (operated(9, False), [ev.Resume()]),
-                (operated(7, True, "isolated"), []),
-                (operated(10, False, "isolated", "paper"), [ev.PolicySet("isolated", "paper")]),
-                (operated(11, False, "of a later version"), []),
-            ):
-                site.hear(2, line)
-                assert fed == events
-                fed.clear()
-        async with site_of_two(pytest.fail, PROCESSES[1]) as site:
-            site.hear(2, operated(5, True))
-
     fed = []
-    asyncio.run(main())
+    async with site_of_two(fed.append, PROCESSES[1], urls=PROCESSES) as site:
+        for line, events in (
+            (operated(4, False), [ev.PolicySet("paper")]),
+            (operated(5, True), [ev.Drain()]),
+            (operated(6, True), []),
+            (operated(6, False), []),
+            (operated(9, False), [ev.Resume()]),
+            (operated(7, True, "isolated"), []),
+            (operated(10, False, "isolated", "paper"), [ev.PolicySet("isolated", "paper")]),
+            (operated(11, False, "of a later version"), []),
+        ):
+            site.hear(2, line)
+            assert fed == events
+            fed.clear()
+    async with site_of_two(pytest.fail, PROCESSES[1]) as site:
+        site.hear(2, operated(5, True))
 
 
 async def test_a_new_stream_of_a_process_says_what_operators_have_told_it():

@@ -1,7 +1,5 @@
 """What a node tells of its tenants: each of those that are shown by itself, the rest as one."""
 
-from __future__ import annotations
-
 import msgspec
 
 from spillover.core.overflow import events as ev

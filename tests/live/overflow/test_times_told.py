@@ -1,7 +1,5 @@
 """The times in an answer that came from a neighbor: no moment counts twice, none is left out."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.live.http1.opening import Opening

@@ -1,7 +1,5 @@
 """What is traced: the environment's sampler, asked once, and where a request stands by that."""
 
-from __future__ import annotations
-
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import (

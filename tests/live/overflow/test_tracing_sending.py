@@ -1,7 +1,5 @@
 """Spans on their way to a collector: in time, bounded, and never in the way of the node."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import threading

@@ -2,8 +2,6 @@
 turn, and bounds.
 """
 
-from __future__ import annotations
-
 import asyncio
 from itertools import count
 from types import SimpleNamespace
@@ -107,24 +105,20 @@ def test_a_call_after_one_that_has_ended_is_another_attempt(visit):
     assert visit.under_way is visit.attempts[1]
 
 
-def test_the_status_of_a_call_is_that_of_its_own_answer(visit):
+async def test_the_status_of_a_call_is_that_of_its_own_answer(visit):
     """None of one that was cancelled or has failed."""
-
-    async def main():
-        loop, calls, wrongs = asyncio.get_running_loop(), [], []
-        loop.set_exception_handler(lambda _, told: wrongs.append(told))
-        way = AttemptContext(visit, visit.begin(2, 10.0), iter(range(3, 9)).__next__)
-        for _ in range(3):
-            way, asked = way.sent_to("GET", URL), loop.create_future()
-            way.follow(asked)
-            calls.append(asked)
-        calls[0].cancel()
-        calls[1].set_exception(OSError("gone"))
-        calls[2].set_result(SimpleNamespace(status=204))
-        await turn()
-        assert wrongs == []
-
-    asyncio.run(main())
+    loop, calls, wrongs = asyncio.get_running_loop(), [], []
+    loop.set_exception_handler(lambda _, told: wrongs.append(told))
+    way = AttemptContext(visit, visit.begin(2, 10.0), iter(range(3, 9)).__next__)
+    for _ in range(3):
+        way, asked = way.sent_to("GET", URL), loop.create_future()
+        way.follow(asked)
+        calls.append(asked)
+    calls[0].cancel()
+    calls[1].set_exception(OSError("gone"))
+    calls[2].set_result(SimpleNamespace(status=204))
+    await turn()
+    assert wrongs == []
     assert [one.status for one in visit.attempts] == [None, None, 204]
 
 

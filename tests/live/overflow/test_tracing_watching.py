@@ -2,8 +2,6 @@
 servers and its neighbor spoken for by the test.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from itertools import count

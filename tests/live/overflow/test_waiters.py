@@ -1,7 +1,5 @@
 """Who waits for the end of a visit."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

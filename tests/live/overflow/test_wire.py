@@ -1,7 +1,5 @@
 """What nodes say to each other: everything survives the way, and no bytes confuse the reader."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

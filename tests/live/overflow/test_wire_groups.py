@@ -1,7 +1,5 @@
 """What reports and questions for work say of groups of types, as bytes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

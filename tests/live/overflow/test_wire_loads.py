@@ -1,7 +1,5 @@
 """Loads on the wire: with forwards, answers and refusals, and in the lines of report streams."""
 
-from __future__ import annotations
-
 import json
 import math
 from base64 import b64encode

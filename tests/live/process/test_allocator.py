@@ -1,7 +1,5 @@
 """What the C library is told of memory that was freed."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 

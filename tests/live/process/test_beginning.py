@@ -1,8 +1,6 @@
 """A command that was started without a standard descriptor, or as the first process of a container,
 runs and ends as any other."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

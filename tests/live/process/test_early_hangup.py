@@ -1,7 +1,5 @@
 """SIGHUP that comes while a service starts ends nothing either, and is made up for."""
 
-from __future__ import annotations
-
 import os
 import pty
 import signal

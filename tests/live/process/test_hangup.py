@@ -1,7 +1,5 @@
 """SIGHUP has files read again, and ends nothing unless the terminal has gone."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import logging
@@ -46,15 +44,11 @@ async def test_files_are_read_again():
     await until(lambda: told == ["one", "other"])
 
 
-def test_without_any_it_is_said_that_nothing_changes(caplog):
+async def test_without_any_it_is_said_that_nothing_changes(caplog):
     caplog.set_level(logging.INFO, "spillover.live.process.hangup")
-
-    async def main():
-        on_hangup([], asyncio.current_task().cancel)
-        os.kill(os.getpid(), signal.SIGHUP)
-        await until(lambda: caplog.records)
-
-    asyncio.run(main())
+    on_hangup([], asyncio.current_task().cancel)
+    os.kill(os.getpid(), signal.SIGHUP)
+    await until(lambda: caplog.records)
     (record,) = caplog.records
     assert record.msg.words == "SIGHUP changes nothing: there are no files to be read again"
 

@@ -1,7 +1,5 @@
 """Lines go out in order; a reader that reads no more neither stops nor ends whoever writes."""
 
-from __future__ import annotations
-
 import os
 
 from spillover.live.process import line_writer

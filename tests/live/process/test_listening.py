@@ -1,7 +1,5 @@
 """Sockets that services listen on, and what is told where there can be none."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

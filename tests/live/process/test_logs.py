@@ -1,7 +1,5 @@
 """Log lines: their shapes, and that a place where they cannot be written harms nobody."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """What a process may take, read from files like those of the kernel; and giving memory back."""
 
-from __future__ import annotations
-
 import os
 import resource
 

@@ -1,7 +1,5 @@
 """A process that can open no more files says so, for as long as it lasts."""
 
-from __future__ import annotations
-
 import logging
 import resource
 

@@ -1,8 +1,6 @@
 """What others have done in time is not held against them because this process came late: it was
 stopped, had no CPU time, or its loop was held up. Here by a function that blocks the loop."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

@@ -1,7 +1,5 @@
 """A process that ends with its standard input, which whoever started it holds open."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading
@@ -52,11 +50,8 @@ async def test_a_standard_input_that_is_none_has_ended(monkeypatch):
     await until(end.is_set)
 
 
-def test_a_loop_that_has_ended_before_is_not_told(pipe):
-    async def main():
-        on_stdin_end(asyncio.Event())
-
-    asyncio.run(main())
+async def test_a_loop_that_has_ended_before_is_not_told(pipe):
+    on_stdin_end(asyncio.Event())
     os.close(pipe[1])
     for one in threads():
         one.join(20.0)

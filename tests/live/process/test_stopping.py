@@ -1,7 +1,5 @@
 """A service ends within its limits, whatever users' code leaves behind."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Whom a producer believes by a certificate, and which queue it takes itself to be of."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.live.queue.certified import CertifiedProducers, queues_of

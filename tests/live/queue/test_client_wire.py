@@ -1,7 +1,5 @@
 """What the answers of producers mean to their clients: objects, addresses, and reasons why not."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.live.http1.client import Response

@@ -1,7 +1,5 @@
 """`produce` and `consume` with producers on real sockets, in one loop."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 
@@ -21,18 +19,6 @@ from spillover.client import (
 from spillover.core.queue import events as ev
 from support.loop import turn, until
 from support.queue_producers import producers
-
-
-async def test_one_url_leads_to_all_producers_and_to_objects_elsewhere():
-    async with producers(4) as them, produce([them[3].url]) as queue:
-        await queue.put(b"far away")
-        async with consume(them[0].url, access={"p1": 0.999999, "p4": 1e-6}) as consumer:
-            async for obj in consumer:
-                async with obj:
-                    assert (obj.producer, obj.body) == ("p4", b"far away")
-                    assert obj.probes >= 2
-                consumer.stop()
-        await until(lambda: them[3].objects.acknowledged == 1)
 
 
 async def test_a_grant_that_has_ended_is_told_and_cannot_be_acknowledged():

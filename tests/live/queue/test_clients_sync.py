@@ -1,7 +1,5 @@
 """The synchronous twins of `produce` and `consume`: producers run in a thread of their own."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import threading

@@ -1,8 +1,6 @@
 """A consumer as a running thing, with producers that say what a test has them say: what they are
 asked, what follows from each answer, and what is left at the end."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """What users tell `consume` and `produce`, and what producers hear of it; which producers there
 are, and which of them is asked."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

@@ -1,8 +1,6 @@
 """What a consumer makes of a producer that says what none says. What a producer makes of such peers
 is in `test_shell_peers`."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import asynccontextmanager
 

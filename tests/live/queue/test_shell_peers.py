@@ -1,8 +1,6 @@
 """A producer among its peers, without its server: what it asks them and shows them, what it makes
 of their answers, and what becomes of callers that have gone."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

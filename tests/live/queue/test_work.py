@@ -1,7 +1,5 @@
 """A handler fed by a queue: what it is given, when it is tried again, and what ends it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """A call to Redis that is cancelled ends as cancelled, at whatever moment that comes."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,8 +1,6 @@
 """A Redis Cluster is not supported: whoever is given one says so in one line, by what a real one
 answers. Its slots are either nobody's, or another server's."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

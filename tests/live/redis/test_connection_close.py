@@ -1,7 +1,5 @@
 """Closing connections to a server that hangs: over TLS it is to take leave, and never does."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

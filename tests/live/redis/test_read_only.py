@@ -1,8 +1,6 @@
 """A server that has become read-only while many calls are under way: each says so, and none breaks
 another."""
 
-from __future__ import annotations
-
 import asyncio
 from importlib.util import find_spec
 

@@ -1,8 +1,6 @@
 """`rediss://`: leases and the configuration over TLS, with a password, at a Redis that has to prove
 its name. The library and the renewals, which do without it, believe the CAs of the address."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

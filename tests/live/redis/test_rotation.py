@@ -1,7 +1,5 @@
 """A password of Redis that changes while connections to it come and go."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from contextlib import closing

@@ -1,8 +1,6 @@
 """What errors on the way to Redis mean for whoever asked, what addresses may say, and calls that
 end within their time: at a server that answers as it is told to."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import threading

@@ -1,7 +1,5 @@
 """What tests of encrypted connections share. Nothing here starts a node."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.live.tls.material import read_material

@@ -1,8 +1,6 @@
 """Certificates in between count: what is sent along with a leaf, in whatever order, for whatever
 use. Neighbors trust the root alone, as cert-manager's ca.crt has it."""
 
-from __future__ import annotations
-
 import logging
 import random
 import ssl

@@ -1,8 +1,6 @@
 """Whom either end of a handshake believes, and what it is told to have failed for: handshakes in
 memory, without a socket."""
 
-from __future__ import annotations
-
 import ssl
 from datetime import timedelta
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Handshakes that come all at once, in pieces, or not at all."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ssl
@@ -348,26 +346,22 @@ def test_who_says_too_little_is_cut_off_in_time(loop, material, monkeypatch, sai
     assert not said or took_s < limit_s * 3 / 2
 
 
-def test_who_has_spoken_is_not_cut_off_for_silence(material):
+async def test_who_has_spoken_is_not_cut_off_for_silence(material):
     """Its connection lives on when that time is over."""
     made = []
+    running = asyncio.get_running_loop()
+    call_later = running.call_later
 
-    async def main():
-        running = asyncio.get_running_loop()
-        call_later = running.call_later
+    def recorded(delay_s, callback, *args, **options):
+        handle = call_later(delay_s, callback, *args, **options)
+        if getattr(callback, "__name__", "") == "_said_nothing":
+            made.append((delay_s, handle))
+        return handle
 
-        def recorded(delay_s, callback, *args, **options):
-            handle = call_later(delay_s, callback, *args, **options)
-            if getattr(callback, "__name__", "") == "_said_nothing":
-                made.append((delay_s, handle))
-            return handle
-
-        running.call_later = recorded
-        server, port = await listen(material, set())
-        await call(material, port)
-        server.close()
-
-    asyncio.run(main())
+    running.call_later = recorded
+    server, port = await listen(material, set())
+    await call(material, port)
+    server.close()
     ((delay_s, handle),) = made
     assert (delay_s, handle.cancelled()) == (handshakes.HANDSHAKE_S, True)
 

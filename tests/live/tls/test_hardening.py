@@ -2,8 +2,6 @@
 clients are played by OpenSSL at its most lenient, which a lenient server is seen to go along with.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import shutil

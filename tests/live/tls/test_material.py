@@ -1,7 +1,5 @@
 """Certificates that are wrong are told in one line, before anything goes by them."""
 
-from __future__ import annotations
-
 import codecs
 import hashlib
 import math

@@ -1,7 +1,5 @@
 """Certificates are exchanged while a service runs; what is wrong with new ones changes nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -45,60 +43,49 @@ def errors(caplog):
     return lambda: [str(one.msg) for one in caplog.records if one.levelno >= logging.ERROR]
 
 
-def _run(main):
-    asyncio.run(asyncio.wait_for(main(), 20.0))
-
-
-def test_what_is_wrong_leaves_the_old_one_in_place(files, authority, errors, caplog):
+async def test_what_is_wrong_leaves_the_old_one_in_place(files, authority, errors, caplog):
     """It is told once; as soon as the files are right they hold, and that is told."""
-
-    async def main():
-        credentials = Credentials(files, NAME)
-        before = credentials.material, credentials.client
-        wrong = authority.sign(NAME)[0], authority.sign(NAME)[1]
-        put(Path(files.cert).parent, "a", wrong, authority)
-        for _ in range(3):
-            assert not await credentials.look()
-        assert (credentials.material, credentials.client) == before
-        (told,) = errors()
-        assert "certificates stay as they were" in told
-        assert "expected the key of the certificate in" in told
-        put(Path(files.cert).parent, "a", authority.sign("b.ring5.spillover"), authority)
+    credentials = Credentials(files, NAME)
+    before = credentials.material, credentials.client
+    wrong = authority.sign(NAME)[0], authority.sign(NAME)[1]
+    put(Path(files.cert).parent, "a", wrong, authority)
+    for _ in range(3):
         assert not await credentials.look()
-        assert "(SAN) a.ring5.spillover" in errors()[1]
-        put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
-        assert await credentials.look()
-        assert not await credentials.look()
-        assert credentials.client is not before[1]
-        assert len(errors()) == 2
-        renewed = [one.msg for one in caplog.records if one.msg.words == "certificates are renewed"]
-        told = [{"certificate": described(credentials.material.leaf)}]
-        assert [one.fields for one in renewed] == told
+    assert (credentials.material, credentials.client) == before
+    (told,) = errors()
+    assert "certificates stay as they were" in told
+    assert "expected the key of the certificate in" in told
+    put(Path(files.cert).parent, "a", authority.sign("b.ring5.spillover"), authority)
+    assert not await credentials.look()
+    assert "(SAN) a.ring5.spillover" in errors()[1]
+    put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
+    assert await credentials.look()
+    assert not await credentials.look()
+    assert credentials.client is not before[1]
+    assert len(errors()) == 2
+    renewed = [one.msg for one in caplog.records if one.msg.words == "certificates are renewed"]
+    told = [{"certificate": described(credentials.material.leaf)}]
+    assert [one.fields for one in renewed] == told
 
-    _run(main)
 
-
-def test_what_is_wrong_again_after_it_was_right_is_told_again(files, authority, errors):
+async def test_what_is_wrong_again_after_it_was_right_is_told_again(files, authority, errors):
     """Whether it was the old one that was right, or a new one."""
     cert = Path(files.cert)
-    before, write = cert.read_bytes(), cert.write_bytes
-
-    async def main():
-        credentials = Credentials(files, NAME)
-        for times in (1, 2, 3):
-            write(b"no certificate")
-            assert not await credentials.look()
-            assert len(errors()) == times
-            if times == 1:
-                write(before)
-            else:
-                put(cert.parent, "a", authority.sign(NAME), authority)
-            assert await credentials.look() is (times > 1)
-
-    _run(main)
+    read, write = cert.read_bytes, cert.write_bytes
+    before = read()
+    credentials = Credentials(files, NAME)
+    for times in (1, 2, 3):
+        write(b"no certificate")
+        assert not await credentials.look()
+        assert len(errors()) == times
+        if times == 1:
+            write(before)
+        else:
+            put(cert.parent, "a", authority.sign(NAME), authority)
+        assert await credentials.look() is (times > 1)
 
 
-def test_what_is_written_while_it_is_read_waits_for_the_next_look(files, authority):
+async def test_what_is_written_while_it_is_read_waits_for_the_next_look(files, authority):
     """What was loaded may be half of one and half of the other."""
 
     class Interrupted(Credentials):
@@ -109,142 +96,113 @@ def test_what_is_written_while_it_is_read_waits_for_the_next_look(files, authori
             return material
 
     further = [authority.sign(NAME)]
-
-    async def main():
-        credentials = Interrupted(files, NAME)
-        before = credentials.material
-        put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
-        assert not await credentials.look()
-        assert credentials.material is before
-        assert await credentials.look()
-        assert credentials.material.is_as_in_files()
-
-    _run(main)
+    credentials = Interrupted(files, NAME)
+    before = credentials.material
+    put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
+    assert not await credentials.look()
+    assert credentials.material is before
+    assert await credentials.look()
+    assert credentials.material.is_as_in_files()
 
 
-def test_what_openssl_does_not_take_changes_nothing(files, authority, errors):
+async def test_what_openssl_does_not_take_changes_nothing(files, authority, errors):
     """Though it can be read, and fits."""
-
-    async def main():
-        credentials = Credentials(files, NAME)
-        before = credentials.material, credentials.client
-        put(Path(files.cert).parent, "a", weak(authority), authority)
-        for _ in range(2):
-            assert not await credentials.look()
-        assert (credentials.material, credentials.client) == before
-        (told,) = errors()
-        assert "expected what OpenSSL takes (" in told
-
-    _run(main)
+    credentials = Credentials(files, NAME)
+    before = credentials.material, credentials.client
+    put(Path(files.cert).parent, "a", weak(authority), authority)
+    for _ in range(2):
+        assert not await credentials.look()
+    assert (credentials.material, credentials.client) == before
+    (told,) = errors()
+    assert "expected what OpenSSL takes (" in told
 
 
-def test_no_file_ends_a_service_that_runs(files, authority, errors, monkeypatch):
+async def test_no_file_ends_a_service_that_runs(files, authority, errors, monkeypatch):
     """Whatever the library that reads it raises."""
 
     def surprised(content):
         raise LookupError(len(content))
 
-    async def main():
-        credentials = Credentials(files, NAME)
-        put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
-        with monkeypatch.context() as patched:
-            patched.setattr(x509, "load_pem_x509_certificates", surprised)
-            assert not await credentials.look()
-        (told,) = errors()
-        assert f"{files.cert}: expected certificates that can be read, got LookupError: " in told
-        assert await credentials.look()
-
-    _run(main)
+    credentials = Credentials(files, NAME)
+    put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
+    with monkeypatch.context() as patched:
+        patched.setattr(x509, "load_pem_x509_certificates", surprised)
+        assert not await credentials.look()
+    (told,) = errors()
+    assert f"{files.cert}: expected certificates that can be read, got LookupError: " in told
+    assert await credentials.look()
 
 
-def test_what_is_not_quite_right_is_told_from_the_start_and_of_new_ones_too(
+async def test_what_is_not_quite_right_is_told_from_the_start_and_of_new_ones_too(
     files, authority, caplog
 ):
     readable_by_all = partial(Path(files.key).chmod, 0o604)
-
-    async def main():
-        readable_by_all()
-        credentials = Credentials(files, NAME)
-        assert len(caplog.records) == 1
-        put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
-        readable_by_all()
-        assert await credentials.look()
-
-    with caplog.at_level(logging.WARNING, "spillover.live.tls.rotation"):
-        _run(main)
+    caplog.set_level(logging.WARNING, "spillover.live.tls.rotation")
+    readable_by_all()
+    credentials = Credentials(files, NAME)
+    assert len(caplog.records) == 1
+    put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
+    readable_by_all()
+    assert await credentials.look()
     assert len(caplog.records) == 2
     for told in caplog.records:
         assert "anybody on this machine can read the key" in str(told.msg)
 
 
-def test_no_thread_to_read_with_leaves_the_old_one_in_place(files, authority, errors):
+async def test_no_thread_to_read_with_leaves_the_old_one_in_place(files, authority, errors):
     """A machine that is out of them: it is told once, and the next look finds what is new."""
-
-    async def main():
-        credentials = Credentials(files, NAME)
-        looks = []
-        credentials.on_look.append(lambda _, **told: looks.append(told["renewed"]))
-        put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
-        usual = threading.stack_size(1 << 62)
-        try:
-            for _ in range(2):
-                assert not await credentials.look()
-        finally:
-            threading.stack_size(usual)
-        (told,) = errors()
-        assert "can't start new thread" in told
-        assert await credentials.look()
-        assert looks == [False, False, True]
-
-    _run(main)
+    credentials = Credentials(files, NAME)
+    looks = []
+    credentials.on_look.append(lambda _, **told: looks.append(told["renewed"]))
+    put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
+    usual = threading.stack_size(1 << 62)
+    try:
+        for _ in range(2):
+            assert not await credentials.look()
+    finally:
+        threading.stack_size(usual)
+    (told,) = errors()
+    assert "can't start new thread" in told
+    assert await credentials.look()
+    assert looks == [False, False, True]
 
 
-def test_it_looks_once_for_each_signal(files):
+async def test_it_looks_once_for_each_signal(files):
     """One that went on looking would keep a core busy for ever."""
-
-    async def main():
-        credentials = Credentials(files, NAME)
-        looks = []
-        credentials.on_look.append(lambda _, **told: looks.append(told["renewed"]))
-        watching = asyncio.create_task(credentials.watch(3600.0))
-        for times in (1, 2):
-            credentials.wake()
-            await until(lambda: len(looks) >= times)  # noqa: B023
-            for _ in range(20):  # a look is one such turn through a thread
-                await asyncio.to_thread(int)
-            assert len(looks) == times
-        watching.cancel()
-
-    _run(main)
+    credentials = Credentials(files, NAME)
+    looks = []
+    credentials.on_look.append(lambda _, **told: looks.append(told["renewed"]))
+    watching = asyncio.create_task(credentials.watch(3600.0))
+    for times in (1, 2):
+        credentials.wake()
+        await until(lambda: len(looks) >= times)  # noqa: B023
+        for _ in range(20):  # a look is one such turn through a thread
+            await asyncio.to_thread(int)
+        assert len(looks) == times
+    watching.cancel()
 
 
-def test_what_is_over(files, authority):
+async def test_what_is_over(files, authority):
     """A certificate that has ended, and all that a CA had vouched for that has gone."""
-
-    async def main():
-        new = Authority("new CA")
-        credentials = Credentials(files, NAME)
-        by_old, by_new = (
-            ssl.PEM_cert_to_DER_cert(one.sign("b")[0].decode()) for one in (authority, new)
-        )
-        ended = PeerCertificate(frozenset(), time.time() - 60.0, by_old)
-        shown = [ended, *(PeerCertificate(frozenset(), 4e9, der) for der in (by_old, by_new))]
-        seen = []
-        credentials.on_look.append(
-            lambda one, **_: seen.append([one.is_over(each) for each in shown])
-        )
-        await credentials.look()
-        put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
-        assert await credentials.look(), "with the same CAs"
-        put(Path(files.cert).parent, "a", new.sign(NAME), authority, new)
-        await credentials.look()
-        put(Path(files.cert).parent, "a", new.sign(NAME), new)
-        await credentials.look()
-        await credentials.look()
-        before, after = [True, False, False], [True, True, False]
-        assert seen == [before, before, before, after, before]
-
-    _run(main)
+    new = Authority("new CA")
+    credentials = Credentials(files, NAME)
+    by_old, by_new = (
+        ssl.PEM_cert_to_DER_cert(one.sign("b")[0].decode()) for one in (authority, new)
+    )
+    ended = PeerCertificate(frozenset(), time.time() - 60.0, by_old)
+    shown = [ended, *(PeerCertificate(frozenset(), 4e9, der) for der in (by_old, by_new))]
+    seen = []
+    credentials.on_look.append(lambda one, **_: seen.append([one.is_over(each) for each in shown]))
+    await credentials.look()
+    put(Path(files.cert).parent, "a", authority.sign(NAME), authority)
+    assert await credentials.look(), "with the same CAs"
+    put(Path(files.cert).parent, "a", new.sign(NAME), authority, new)
+    await credentials.look()
+    put(Path(files.cert).parent, "a", new.sign(NAME), new)
+    await credentials.look()
+    await credentials.look()
+    before, after = [True, False, False], [True, True, False]
+    assert seen == [before, before, before, after, before]
 
 
 def test_metrics_tell_when_it_ends_when_a_ca_ends_and_what_has_failed(files, authority):
@@ -259,22 +217,18 @@ def test_metrics_tell_when_it_ends_when_a_ca_ends_and_what_has_failed(files, aut
     assert counted == [({"cluster": "a", "side": "out", "reason": "wrong_name"}, 1.0)]
 
 
-def test_what_was_vouched_for_once_is_not_for_good(files, authority):
+async def test_what_was_vouched_for_once_is_not_for_good(files, authority):
     """CAs go one after the other: each time it is asked anew who vouches for whom."""
-
-    async def main():
-        others = [Authority("second CA"), Authority("third CA")]
-        credentials = Credentials(files, NAME)
-        der = ssl.PEM_cert_to_DER_cert(others[0].sign("b")[0].decode())
-        shown = PeerCertificate(frozenset(), 4e9, der)
-        seen = []
-        credentials.on_look.append(lambda one, **_: seen.append(one.is_over(shown)))
-        for trusted in ([authority, *others], others, others[1:]):
-            put(Path(files.cert).parent, "a", others[1].sign(NAME), *trusted)
-            assert await credentials.look()
-        assert seen == [False, False, True]
-
-    _run(main)
+    others = [Authority("second CA"), Authority("third CA")]
+    credentials = Credentials(files, NAME)
+    der = ssl.PEM_cert_to_DER_cert(others[0].sign("b")[0].decode())
+    shown = PeerCertificate(frozenset(), 4e9, der)
+    seen = []
+    credentials.on_look.append(lambda one, **_: seen.append(one.is_over(shown)))
+    for trusted in ([authority, *others], others, others[1:]):
+        put(Path(files.cert).parent, "a", others[1].sign(NAME), *trusted)
+        assert await credentials.look()
+    assert seen == [False, False, True]
 
 
 class _Held(asyncio.Protocol):

@@ -1,7 +1,5 @@
 """Which certificate was not believed, as a line tells it."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import sys

@@ -1,8 +1,6 @@
 """Adaptive against a plain twin written from decision 0037, its formulas against closed forms, and
 what it must never do."""
 
-from __future__ import annotations
-
 import math
 from random import Random
 

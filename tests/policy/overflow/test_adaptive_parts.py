@@ -1,8 +1,6 @@
 """What two formulas of `adaptive` give: what the way counts, and how long a queue is that is surely
 there. That the choice uses them is in `test_adaptive`."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Who may join a queue: room, and the time that a request will stay."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """What policies share: P and R in exact fractions, and picking by weight or evenly."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

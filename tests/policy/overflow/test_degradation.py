@@ -1,7 +1,5 @@
 """When a cluster's work fails more than others': the sum of evidence, step by step."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

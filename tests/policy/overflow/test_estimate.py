@@ -1,7 +1,5 @@
 """The running mean and variance of service times, against sums in exact fractions."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

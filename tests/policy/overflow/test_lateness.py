@@ -1,7 +1,5 @@
 """When an answer is late: never by chance more often than is said, whatever services are like."""
 
-from __future__ import annotations
-
 import math
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Lai & Polak's rule against a twin in exact fractions, and its edges with stale knowledge."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

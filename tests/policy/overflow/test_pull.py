@@ -1,8 +1,6 @@
 """When an idle cluster asks, whom, how often, and what it is given: the formulas of decision 0037;
 and what counts as the load that own clients bring."""
 
-from __future__ import annotations
-
 import math
 from random import Random
 

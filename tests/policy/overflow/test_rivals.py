@@ -1,7 +1,5 @@
 """The rivals of the paper's rule: two choices, by enumeration of all pairs, and isolation."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """`spillover demo`: the main job, as a newcomer runs it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

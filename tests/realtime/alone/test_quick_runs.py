@@ -2,8 +2,6 @@
 
 The figures themselves are of no use here."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

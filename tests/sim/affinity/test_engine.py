@@ -1,7 +1,5 @@
 """An engine in virtual time, beside one that is played event by event."""
 
-from __future__ import annotations
-
 from collections import deque
 
 import pytest

@@ -1,7 +1,5 @@
 """Virtual time: order of things, and streams of random numbers."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

@@ -1,8 +1,6 @@
 """The compiled engine plays `adaptive` as the full one does: loads that ride on messages, questions
 for work, and the bound of foreign requests that wait, each request to the last bit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

@@ -1,7 +1,5 @@
 """The compiled engine against the full one: the same for every request, to the last bit."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from random import Random

@@ -1,7 +1,5 @@
 """The parts of the compiled engine: formulas, arrays, bounds, and what it refuses."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

@@ -1,8 +1,6 @@
 """The compiled kernel against a plain twin of the document's pseudo-code that draws the same
 numbers: event by event the same, whatever the system."""
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections import deque

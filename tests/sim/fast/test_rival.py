@@ -1,7 +1,5 @@
 """One more policy: its own file and a line in the registry, and everything else knows it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A pool as arrays: rows, groups of classes that share servers, and balanced fair rates."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 

@@ -5,8 +5,6 @@ after every event from the paper's formulas, and moves every job on by itself. I
 draws, so that every count must be the same.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

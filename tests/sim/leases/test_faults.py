@@ -3,8 +3,6 @@
 Each machine is asked after every event whether it contradicts itself (`journal`).
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """Leases by load in virtual time: evened out as far as single moves can, and then sticky."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

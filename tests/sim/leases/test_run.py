@@ -1,7 +1,5 @@
 """Leases in virtual time: the blog's rule fails under load as it says, the guarded one does not."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.model.errors import InputError
@@ -27,14 +25,14 @@ def test_what_is_even_stays_where_it_is(partitions, troubles):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("challenges", "periods"), [("all", 150), ("one", 500)])
+@pytest.mark.parametrize(("challenges", "periods"), [("all", 50), ("one", 160)])
 def test_the_blogs_rule_under_load_moves_hundreds_for_nothing(challenges, periods):
     """Its confession; and without load, with halves read for waits, the tie at one apart."""
     scene = {"nodes": 4, "periods": periods, "rule": "blog", "challenges": challenges}
     assert run(partitions=16, **scene).moves == 0
-    assert run(partitions=17, **scene).moves > 300
-    assert run(STALLED, partitions=16, **scene).moves > 500
-    assert run(STALLED, partitions=17, **scene).moves > 500
+    assert run(partitions=17, **scene).moves > 100
+    assert run(STALLED, partitions=16, **scene).moves > 160
+    assert run(STALLED, partitions=17, **scene).moves > 160
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """What the lease simulation reckons from tenures: against a count of every millisecond."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

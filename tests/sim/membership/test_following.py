@@ -1,7 +1,5 @@
 """A thousand clients by their machines, in virtual time: as even as the rules say."""
 
-from __future__ import annotations
-
 import pytest
 
 from spillover.core.membership.choosing import RULES

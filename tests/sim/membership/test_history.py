@@ -5,8 +5,6 @@ take a core half an hour. SPILLOVER_HISTORIES is how many it plays at least, and
 SPILLOVER_HISTORIES_FIRST the seed of the first, to go on where another soak ended.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

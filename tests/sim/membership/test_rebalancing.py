@@ -1,7 +1,5 @@
 """Clients that follow a list of servers: counts, moves and the fewest possible moves."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -3,8 +3,6 @@
 `SPILLOVER_SOAK_S` in the environment makes the long test go on for about so long.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

@@ -1,8 +1,6 @@
 """Federations that go by load: they ask each other for work where that pays, nothing at rest, and
 nobody's own clients starve."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from random import Random
@@ -100,18 +98,18 @@ def test_a_hot_neighbor_does_not_starve_local_users():
             for arrival in poisson(
                 [cluster],
                 rate_per_s=capacity[cluster] * (6.0 if cluster == "a" else 0.5),
-                duration_s=8.0,
+                duration_s=5.0,
                 seed=ord(cluster),
             )
         ],
         key=lambda arrival: arrival.time_s,
     )
-    _, waits_s = play(topology, schedule, 9.0)
+    _, waits_s = play(topology, schedule, 6.0)
     service_s = 0.04
     for cluster in ("b", "c", "d", "e"):
         shortest_first = sorted(waits_s[cluster])
         count = len(shortest_first)
-        assert count > 400
+        assert count > 250
         assert mean(shortest_first) < 2.5 * service_s
         assert shortest_first[count * 99 // 100] < 4.0 * service_s
 

@@ -2,8 +2,6 @@
 find out by what comes back. Home has 2 servers of 40 ms; its clients bring 0.7 of what it can do.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

@@ -5,8 +5,6 @@ b of its own, or over a2.
 2 seeds each, 20 in `make soak`, one in `make check`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """The checkers' other rules, each broken by what is told to a checker in a run, or by itself."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -5,8 +5,6 @@ healthy site hardly notice, the failing site is used again soon after it is well
 back and forth at a constant share of failures.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs in which things go wrong: the same without faults, repeatable with them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

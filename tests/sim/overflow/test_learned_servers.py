@@ -11,7 +11,6 @@ from spillover.model.ids import ClusterId
 from spillover.model.schedule import Arrival
 from spillover.model.server_bounds import ServerBounds
 from spillover.model.topology import Cluster, Topology
-from spillover.sim.fast.overflow.run import run_fast
 from spillover.sim.overflow.run import run_overflow
 
 SERVICE_S, SPREAD2 = 0.1, 0.25
@@ -34,6 +33,8 @@ def arrivals(bears: int, load: float) -> list[Arrival]:
 
 
 def test_the_fast_engine_knows_no_servers_that_are_learned():
+    from spillover.sim.fast.overflow.run import run_fast  # which imports Numba
+
     with pytest.raises(InputError, match=r"clusters\[0\]\.servers: expected a number, got bounds"):
         run_fast(topology(ServerBounds()), arrivals(4, 0.1), 1)
 

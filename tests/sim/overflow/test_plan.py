@@ -1,7 +1,5 @@
 """The planner finds the fewest servers: against trying them all, and on real simulations."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

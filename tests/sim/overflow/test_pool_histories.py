@@ -5,8 +5,6 @@ wrong, and all else that must hold of a pool does (`spillover.sim.overflow.pool_
 of all that have ever been played is seed 0.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

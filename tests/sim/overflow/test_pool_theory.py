@@ -5,8 +5,6 @@ Comte's pools (`sim.theory.tokens`) and with the compiled simulation of them (`s
 comparison allows 3 standard errors, by batch means; seeds are fixed.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from random import Random

@@ -1,7 +1,5 @@
 """One isolated cluster against the closed forms of queueing theory."""
 
-from __future__ import annotations
-
 import math
 from statistics import fmean
 

@@ -1,7 +1,5 @@
 """Simulated federations: repeatable, nothing lost, and better together than alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise

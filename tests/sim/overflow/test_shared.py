@@ -1,7 +1,5 @@
 """One queue for all: what a single cluster with all the servers would do, and unlike servers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

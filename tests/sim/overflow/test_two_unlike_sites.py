@@ -1,7 +1,5 @@
 """Two sites with pools of unlike servers: bursts of one type go where its servers are idle."""
 
-from __future__ import annotations
-
 from statistics import mean
 
 import pytest

@@ -1,7 +1,5 @@
 """The probing simulation: repeatable, heard to be interrupted, and exact where theory is."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """The machines of the service under the conditions of Johnson's document: the same figures as the
 compiled pseudo-code, within both intervals."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 
 import pytest

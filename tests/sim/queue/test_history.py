@@ -4,8 +4,6 @@
 take a core 12 minutes.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

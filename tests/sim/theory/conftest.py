@@ -4,8 +4,6 @@ It knows nothing of balance functions: jobs in order of arrival, tokens in order
 what happens to them as section III-C of Comte says.
 """
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,7 +1,5 @@
 """Token limits: equal ones against the known figures, the search against all limits there are."""
 
-from __future__ import annotations
-
 from itertools import pairwise, product
 
 import pytest
@@ -127,10 +125,10 @@ def test_limits_by_class_are_better(limits):
     """Fast servers take more: fewer tokens for the same blocking, less blocking in the same
     time."""
     pool = load_pool("comte8").at_load(1)
-    few = limits.plan_limits(pool, limits.Goal("blocking", 0.05), at_most=12)
+    few = limits.plan_limits(pool, limits.Goal("blocking", 0.05), at_most=9)
     assert sum(few.best.tokens.values()) < sum(few.uniform.tokens.values())
     assert few.best.figures.blocking <= 0.05
-    quick = limits.plan_limits(pool, limits.Goal("slowdown", 3), at_most=12)
+    quick = limits.plan_limits(pool, limits.Goal("slowdown", 3), at_most=9)
     assert quick.best.figures.blocking < quick.uniform.figures.blocking
     assert quick.best.slowdown <= 3
 

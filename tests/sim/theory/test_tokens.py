@@ -1,8 +1,6 @@
 """Token balancing, exactly: against the machine itself as a chain, against fractions, and against
 the figures that are known."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

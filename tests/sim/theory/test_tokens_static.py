@@ -1,8 +1,6 @@
 """Fixed odds, and the ideal: against the network as a chain, linear programming by hand, and the
 paper's words."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

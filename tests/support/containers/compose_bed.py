@@ -5,8 +5,6 @@ The class of testcontainers starts it and takes it down; everything it cannot do
 faults, networks) is asked of the engine's own command.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """What breaks the links of a federation in the middle of a burst."""
 
-from __future__ import annotations
-
 import asyncio
 
 

@@ -1,7 +1,5 @@
 """Handlers that the workers of the tests' Dask clusters import; nothing of Spillover is there."""
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A handler that never returns, unless it is asked for its process."""
 
-from __future__ import annotations
-
 import os
 import threading
 

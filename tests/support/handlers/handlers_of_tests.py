@@ -1,7 +1,5 @@
 """Handlers that the tests of the workers run, also in worker processes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
@@ -14,14 +12,6 @@ HELD = []
 
 def echo(payload):
     return {"echo": payload, "process": os.getpid()}
-
-
-async def later(payload, ctx):
-    SEEN.append("started")
-    try:
-        await asyncio.Event().wait()
-    finally:
-        SEEN.append(ctx.cancelled)
 
 
 async def soon(payload):

@@ -6,8 +6,6 @@ Imported by the members under test, which run in this directory. What the notes 
 `support.leases.reckoning`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import functools

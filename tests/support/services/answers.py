@@ -2,8 +2,6 @@
 application. service.js says the same. Nothing here knows what stands before it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import hashlib

@@ -2,8 +2,6 @@
 speak nonsense, and quickly. Its arguments are a directory for the model, and the port.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 from pathlib import Path

@@ -2,8 +2,6 @@
 KEEP_S says for how long a kept connection may be idle.
 """
 
-from __future__ import annotations
-
 import socket
 import sys
 import threading
