@@ -89,13 +89,6 @@ async def test_the_ways_a_request_can_end_are_remembered(nodes):
         assert (status, again, headers[b"spillover-replayed"]) == (409, told, b"true")
 
 
-async def test_what_is_not_known_is_404(nodes):
-    async with nodes.alone() as node:
-        for method in ("GET", "DELETE"):
-            status, _, problem = await node.send(method, "/requests/nobody")
-            assert (status, problem["reason"], problem["id"]) == (404, "unknown_request", "nobody")
-
-
 async def test_cancelling_what_waits_and_what_runs(nodes):
     """200 with the final state; whoever waits gets 409; finished stays finished."""
     async with nodes.alone() as node:

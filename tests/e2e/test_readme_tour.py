@@ -39,7 +39,6 @@ SHORTER = {
     f"{LOADGEN}10": f"{LOADGEN}2",
     POLICIES: f"{POLICIES} --duration-s 5",
     FAST: f"{FAST} --duration-s 5",
-    "spillover lease demo": "spillover lease demo --quick --records 5000 --max-lease-ms 1200",
     "spillover reproduce --out figures": "spillover reproduce membership-2 --out figures",
 }
 """The same, in less time: each has a test of its own that runs it whole."""
@@ -48,8 +47,8 @@ OWN_PORTS = "--port 18101"
 """Of its testbeds, which run beside those of other tests: where one of those has killed a node, the
 first port that is free would be that node's."""
 
-ELSEWHERE = ("docker ",)
-"""Steps that tests/containers runs."""
+ELSEWHERE = ("docker ", "spillover lease demo")
+"""Steps that tests/containers and tests/realtime/test_lease_demo.py run."""
 
 JOBS = """
 def serve(partition, epoch, stop_event):
@@ -188,7 +187,7 @@ def test_the_tour(shell):
     answers = [json.loads(said) for command, said in told.items() if "again and again" in command]
     assert [answer["result"] for answer in answers] == [{"words": 3}]
     assert told["python ask.py"] == "300 {'words': 4}\n"
-    assert len(shell.taken) >= 20
+    assert len(shell.taken) >= 19
     assert shell.directory.joinpath("times.png").exists()
     assert shell.directory.joinpath("figures").is_dir()
     assert shell.directory.joinpath("two", "compose.yaml").exists()

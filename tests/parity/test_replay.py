@@ -164,10 +164,9 @@ def test_simulated_lives_with_unlike_servers_through_the_live_driver():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("policy", "asks"), [("paper", ()), ("adaptive", ASKING)])
-def test_simulated_lives_through_the_live_driver(policy, asks):
+def test_simulated_lives_through_the_live_driver():
     """Every event of every life, restarts, pauses and wrong clocks included, command by command."""
-    seen = driven(SEEDS, ring5, policy)
+    seen = driven(SEEDS, ring5, "adaptive")
     often = (
         ev.Arrived,
         ev.ForwardAnswered,
@@ -180,7 +179,7 @@ def test_simulated_lives_through_the_live_driver(policy, asks):
     for kind in (*often, ev.Publish):
         assert seen[kind] > 100, (kind, seen)
     rare = (ev.LinkDown, ev.ForwardLost, ev.ForwardRefused, ev.Cancelled, ev.ReportAsked)
-    for kind in (*rare, *asks, ev.Recall, ev.Stop, "restarts"):
+    for kind in (*rare, *ASKING, ev.Recall, ev.Stop, "restarts"):
         assert seen[kind], (kind, seen)
 
 
