@@ -101,7 +101,8 @@ class Sibling:
     def tells(self, load: SiblingLoad, now_s: float) -> None:
         """Take in what the sibling tells of its load."""
         self.load, self.told_s = load, now_s
-        self.forget_given()
+        if self.given:
+            self.forget_given()
 
     def forget_given(self) -> None:
         """Count as if nothing had been given to the sibling."""
@@ -111,6 +112,8 @@ class Sibling:
     @property
     def unserved(self) -> int:
         """Returns how many requests wait there for which no server has been given."""
+        if (load := self.load) is None or not load.waiting:
+            return 0  # as is mostly so
         return self.unserved_at(range(len(self.given_of)))
 
     def unserved_at(self, lines: Iterable[int]) -> int:

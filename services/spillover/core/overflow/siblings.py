@@ -94,8 +94,6 @@ class Siblings(Views):
         """The time when something was last under way at the site, as far as this node knows."""
         self._told: SiblingLoad | None = None
         self._told_s = now_s
-        self._tell_s = now_s
-        """The time when the load is to be told next."""
 
     # --- what is known ------------------------------------------------------------------------
 
@@ -149,10 +147,6 @@ class Siblings(Views):
             for line in range(len(self.lines))
         ]
 
-    def next_deadline(self) -> float:
-        """Returns the time when something is due. It is asked for after each event."""
-        return min(self._due_s(), self._tell_s)
-
     # --- what happens -------------------------------------------------------------------------
 
     def heard(self, sender: int, message: SiblingMessage, now_s: float) -> None:
@@ -163,12 +157,11 @@ class Siblings(Views):
 
     def _fits(self, message: SiblingMessage) -> bool:
         """Returns whether the message tells of the classes and lines that there are."""
-        count = 0 if self._is_alike else len(self.classes)
+        count, lines = (0, 0) if self._is_alike else (len(self.classes), len(self.lines))
         match message:
             case SiblingLoad():
-                lines = 0 if self._is_alike else len(self.lines)
-                is_known = all(kind < count for kind in message.closed)
-                return (len(message.lines), len(message.idle_of)) == (lines, count) and is_known
+                is_like = len(message.lines) == lines and len(message.idle_of) == count
+                return is_like and (not message.closed or max(message.closed) < count)
             case Frozen() | Installed():
                 limits = message.limits
                 is_like = limits is None or len(limits.tokens) == count

@@ -146,6 +146,8 @@ class Views:
         waits for what siblings answer its own clients. The shell sets this."""
         self._demand: Demand = NO_DEMAND
         """The pool's state when it was last told, which is not at each event."""
+        self._tell_s = now_s
+        """The time when the load is to be told next."""
         self._is_news = True
         """False if nothing has happened since `demands` except at a pool that runs requests."""
         self._tells: list[Tell] = []
@@ -204,9 +206,9 @@ class Views:
         other, since neither hears the other's questions any more."""
         return self.is_closed and not self.staying
 
-    def _due_s(self) -> float:
-        """Returns the time when something of views is due."""
-        due_s = self._silence_s
+    def next_deadline(self) -> float:
+        """Returns the time when something is due. It is asked for after each event."""
+        due_s = min(self._silence_s, self._tell_s)
         if self._spare and self._is_counted:
             due_s = min(due_s, self._spare_from_s)
         if self._patience.waits_until_s > -math.inf:
