@@ -33,7 +33,7 @@ class WorkFeatures:
     def __init__(self, cluster: Cluster) -> None:
         sources = [cluster.work, *(route.work for route in cluster.routes)]
         # What is read by one source is learned apart from what is read by another.
-        readers = {
+        readers: dict[WorkSource | None, _Reader] = {
             source: _Reader(source, measure)
             for measure, source in enumerate(dict.fromkeys(sources))
             if source is not None and not source.counted
