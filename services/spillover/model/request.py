@@ -89,6 +89,8 @@ class Request:
     features: tuple[float, ...] | None = field(default=None, compare=False)
     """What it says of its size, where the cluster that has it counts work; None where nothing is
     asked, or it says nothing that can be read."""
+    measure: int = field(default=0, compare=False)
+    """Which of the cluster's sources they were read by: bytes and tokens are not alike."""
 
     @property
     def hops(self) -> int:
@@ -108,7 +110,7 @@ class Request:
             self.kind,
         )
         if self.features is not None:  # which do not travel: a node reads them of what does
-            onward.features = self.features
+            onward.features, onward.measure = self.features, self.measure
         return onward
 
 

@@ -47,7 +47,7 @@ ROOM = 0.9
 """The largest used share of the cache at which more may run."""
 
 GROWTH = 2.0
-"""The factor by which more may run than an engine runs, where it holds nothing back: a step of the
+"""The factor by which more may run than do, where an engine holds nothing back: a step of the
 search leads no further."""
 
 
@@ -58,11 +58,11 @@ def holds_back(waiting: float, held: float) -> bool:
 
 
 def ceiling(most: int, least: int, limit: int, running: float, waiting: float, held: float) -> int:
-    """Returns how many may run at most by an engine's report: it runs `running` requests, holds
-    `waiting` back, and uses the share `held` of its cache. So far `most` may run; the result is
-    never above `limit`."""
+    """Returns how many may run at most by an engine's report: of what is under way `running`
+    requests are not held back, `waiting` are, and the share `held` of its cache is used. So far
+    `most` may run; the result is never above `limit`."""
     if holds_back(waiting, held):
-        return max(least, min(most, int(running)))
+        return max(least, min(limit, int(running)))
     if held <= ROOM and running + 1.0 > most / GROWTH:
         return min(limit, max(most + 1, int(most * GROWTH)))
     return most

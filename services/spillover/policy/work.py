@@ -41,6 +41,16 @@ def bounded(features: Features, means: Sequence[float]) -> Features:
     )
 
 
+def usual(features: Features, means: Sequence[float]) -> Features:
+    """Returns the features with those that are huge by their means as these means."""
+    return tuple(
+        [
+            mean if mean and one > OUTLIER * mean else one
+            for one, mean in zip(features, means, strict=True)
+        ]
+    )
+
+
 def first_mean(numbers: Sequence[float]) -> float:
     """Returns a mean of the first numbers, of which some may be lies: each counts as at most
     OUTLIER times the median, if that is not 0."""

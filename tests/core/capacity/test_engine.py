@@ -45,7 +45,7 @@ def test_one_look_at_a_request_that_has_just_come_moves_nothing():
 def test_a_full_cache_is_no_room_for_more():
     search, bound = CapacitySearch(1, 64, 32), EngineBound()
     for look in range(2):
-        bound.said(EngineLoad(12.0, 0.0, 0.97), search, 32, float(look))
+        bound.said(EngineLoad(12.0, 0.0, 0.97), search, 12, float(look))
     assert search.limit == 12
     bound.said(EngineLoad(12.0, 0.0, 0.92), search, 12, 3.0)
     assert search.ceiling == 12
@@ -74,3 +74,36 @@ def test_what_is_not_heard_of_bounds_nothing():
     bound.said(None, search, 4, 20.0)
     assert search.ceiling == 64
     assert bound.load is None
+
+
+def test_an_engine_that_others_use_too_leaves_as_many_as_it_runs():
+    """Some of theirs always wait; what it runs goes up and down, and a look at none is no bound for
+    good."""
+    search, bound = CapacitySearch(1, 64, 8), EngineBound()
+    for look in range(100):
+        bound.said(EngineLoad(24.0 + 12.0 * (look % 2), 2.0, 0.5), search, 8, float(look))
+        assert search.base == 8
+    bound.said(EngineLoad(0.0, 2.0, 0.5), search, 8, 101.0)
+    assert search.base == 8
+    for look in range(2):
+        bound.said(EngineLoad(0.0, 20.0, 0.5), search, 8, 102.0 + look)
+    assert search.ceiling == 1
+    bound.said(EngineLoad(30.0, 2.0, 0.5), search, 1, 105.0)
+    assert search.ceiling == 30
+
+
+def test_requests_that_are_seldom_in_the_engine_are_given_as_many_as_it_takes():
+    """A tenth of their time, as ways are long or clients read slowly. An early look at requests
+    that wait is forgotten."""
+    search, bound = CapacitySearch(1, 64, 8), EngineBound()
+    for look in range(2):
+        bound.said(EngineLoad(1.0, 7.0, 0.1), search, 8, float(look))
+    assert search.ceiling == 1
+    for look in range(8):
+        search.base = search.limit = search.ceiling
+        in_it = float(search.limit // 10)
+        bound.said(EngineLoad(in_it, 0.0, 0.1), search, search.limit, 2.0 + look)
+    assert search.ceiling == 64
+    for look in range(2):
+        bound.said(EngineLoad(4.0, 2.0, 0.1), search, search.limit, 10.0 + look)
+    assert search.ceiling == 62, "but for those that wait"

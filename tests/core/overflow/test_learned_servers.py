@@ -3,7 +3,7 @@
 import pytest
 
 from spillover.core.overflow import events as ev
-from spillover.model.request import DONE
+from spillover.model.request import DONE, Outcome
 from spillover.model.server_bounds import ServerBounds
 
 
@@ -32,3 +32,30 @@ def test_services_that_take_no_time_end_as_others_do(story):
     one.arrive(1)
     one.tell(ev.ServiceEnded(1, DONE, 0.0))
     assert one.machine.servers.total == 8
+
+
+@pytest.mark.parametrize(("ran_s", "halves"), [(0.2, False), (0.9, True)])
+def test_clients_that_hang_up_soon_say_nothing_of_the_service(story, ran_s, halves):
+    """As those that complete code while somebody types. Who gives up after a usual service would
+    have got an answer from one that bears what runs."""
+    one = story(neighbors=(), servers=8, bounds=ServerBounds(), queue_limit=100, service_s=1.0)
+    for ref in range(1, 101):
+        one.arrive(ref, deadline_s=1e9)
+    for ref in range(1, 81):
+        one.now_s += 0.02
+        one.tell(ev.Cancelled(ref))
+        one.tell(ev.ServiceEnded(ref, Outcome.CANCELLED, ran_s))
+    assert (one.machine.servers.believed < 8) is halves
+
+
+def test_deadlines_that_end_all_count_however_soon(story):
+    one = story(neighbors=(), servers=8, bounds=ServerBounds(), queue_limit=100, service_s=1.0)
+    for ref in range(1, 101):
+        one.arrive(ref, deadline_s=1.0 + ref if ref > 8 else 1.0)
+    for ref in range(1, 81):
+        one.now_s = max(1.0, float(ref))
+        one.tell(ev.TimerFired())
+        for stopped in list(one.machine.servers.stuck):
+            one.tell(ev.ServiceEnded(stopped, Outcome.CANCELLED, 0.1))
+    assert one.machine.servers.believed < 8
+    assert not one.machine.servers.late

@@ -151,3 +151,32 @@ def test_those_that_say_nothing_are_counted() -> None:
     assert work.expected_s("default", None) is None
     assert work.expected_s("default", ()) is None  # counted, as the route says
     assert work.unread == 1
+
+
+def test_sizes_of_another_measure_are_learned_apart() -> None:
+    work, random = ExpectedWork(), Random(1)
+    for _ in range(1_000):
+        tokens, size = random.uniform(50.0, 1_000.0), random.uniform(2_000.0, 60_000.0)
+        work.took("default", (tokens,), 0.01 * tokens, 0)
+        work.took("default", (size,), 2e-6 * size, 1)
+    assert work.expected_s("default", (500.0,), 0) == pytest.approx(5.0, rel=0.1)
+    assert work.expected_s("default", (5_000.0,), 1) == pytest.approx(0.01, rel=0.1)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.05])
+def test_those_who_always_say_that_they_are_huge_wait_as_others_do(share: float) -> None:
+    """And nobody waits for them as if they were. One that has told the truth lately is believed."""
+    times, random, told_s, real_s = ExpectedTimes(1), Random(1), 0.0, 0.0
+    for number in range(4_000):
+        lies = random.random() < share
+        tokens = random.uniform(50.0, 500.0)
+        time_s = 0.01 + 0.001 * tokens
+        says = 128_000.0 if lies else tokens
+        if number > 500:
+            told_s += times.expected_s((says,)) or times.mean_s
+            real_s += time_s
+        times.took((says,), time_s)
+    assert told_s == pytest.approx(real_s, rel=0.1)
+    for _ in range(30):
+        times.took((10_000.0,), 10.01)
+    assert times.expected_s((10_000.0,)) == pytest.approx(10.01, rel=0.2)

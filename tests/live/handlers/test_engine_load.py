@@ -61,8 +61,11 @@ def test_a_page_of_nothing_but_what_is_read_is_not_read_to_its_end():
     assert load_on_page(page) == EngineLoad(None, float(SAMPLES_MAX), None)
 
 
-def test_a_cache_is_not_fuller_than_full():
-    assert load_on_page(b"vllm:kv_cache_usage_perc 87.5") == EngineLoad(None, None, 1.0)
+def test_a_cache_that_would_be_fuller_than_full_is_not_read():
+    """As where it is told in percent."""
+    assert load_on_page(b"vllm:kv_cache_usage_perc 3.5") is None
+    page = b"vllm:kv_cache_usage_perc 3.5\nvllm:num_requests_waiting 0\n"
+    assert load_on_page(page) == EngineLoad(None, 0.0, None)
 
 
 @pytest.mark.parametrize(
@@ -98,5 +101,7 @@ def test_headers_that_say_nothing_are_not_believed(value):
 
 
 def test_several_engines_are_one():
-    one, other = EngineLoad(3.0, 0.0, 0.9), EngineLoad(None, 2.0, 0.4)
-    assert together([one, other]) == EngineLoad(3.0, 2.0, 0.9)
+    """But for what they run, where one of them does not say it."""
+    one, other = EngineLoad(3.0, 0.0, 0.9), EngineLoad(4.0, 2.0, 0.4)
+    assert together([one, other]) == EngineLoad(7.0, 2.0, 0.9)
+    assert together([one, other._replace(running=None)]) == EngineLoad(None, 2.0, 0.9)

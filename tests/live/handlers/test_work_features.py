@@ -26,8 +26,14 @@ def passed(body=BODY, *fields, target=b"/v1/chat"):
     return PassedRequest("POST", target, fields, body)
 
 
+def read(reads, work):
+    request = Request(RequestId("r"), True, work)
+    reads.note(request)
+    return request.features
+
+
 def features(source, work):
-    return WorkFeatures(cluster(source)).of(Request(RequestId("r"), True, work))
+    return read(WorkFeatures(cluster(source)), work)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +108,7 @@ def test_a_route_has_its_own_source():
     reads = WorkFeatures(cluster(WorkSource(bytes=True), route))
     for target, expected in ((b"/v1/embeddings", 40.0), (b"/v1/chat", float(len(BODY)))):
         for work in (passed(target=target), passed(target=target).encode()):
-            assert reads.of(Request(RequestId("r"), True, work)) == (expected,)
+            assert read(reads, work) == (expected,)
 
 
 def test_a_route_whose_requests_count_alike_says_nothing():
@@ -110,4 +116,18 @@ def test_a_route_whose_requests_count_alike_says_nothing():
     reads = WorkFeatures(cluster(WorkSource(bytes=True), route))
     for target, expected in ((b"/v1/embeddings", ()), (b"/v1/chat", (float(len(BODY)),))):
         for work in (passed(target=target), passed(target=target).encode()):
-            assert reads.of(Request(RequestId("r"), True, work)) == expected
+            assert read(reads, work) == expected
+
+
+def test_what_is_read_by_unlike_sources_is_of_unlike_measures():
+    """Seconds for a byte are not those for a token, though both are one number of one type."""
+    routes = (
+        Route(path="/v1/embeddings", work=WorkSource(bytes=True)),
+        Route(path="/v1/batches", work=WorkSource(bytes=True)),
+    )
+    reads, found = WorkFeatures(cluster(WorkSource(json="max_tokens"), *routes)), []
+    for target in (b"/v1/chat", b"/v1/embeddings", b"/v1/batches"):
+        request = Request(RequestId("r"), True, passed(target=target))
+        reads.note(request)
+        found.append(request.measure)
+    assert found == [0, 1, 1]

@@ -144,3 +144,20 @@ async def test_headers_of_answers_are_heard():
         watch.heard("http://other", b"TEXT named_metrics.num_requests_waiting=1")
         watch.heard("http://other", b"nonsense")
         await until(lambda: last(heard) == EngineLoad(None, 3.0, None))
+
+
+def test_an_engine_without_answers_still_runs_what_it_runs():
+    """Headers come with answers: where none has come for long, the others' sum is too small."""
+    heard = []
+    watch = EngineWatch((), heard.append, kept_s=0.0)
+    said = b"TEXT named_metrics.num_requests_running=8,named_metrics.num_requests_waiting=0"
+    for name in ("one", "other"):
+        watch.heard(name, said)
+    watch.tell(0.0)
+    time_s = time.monotonic()
+    watch.heard("other", said)
+    watch.tell(time_s)
+    assert [one.load for one in heard] == [
+        EngineLoad(16.0, 0.0, None),
+        EngineLoad(None, 0.0, None),
+    ]

@@ -14,12 +14,14 @@ that has just come."""
 class EngineBound:
     """The last report of an engine, and for how many looks it has held requests back."""
 
-    __slots__ = ("_held_back", "load")
+    __slots__ = ("_held_back", "_took", "load")
 
     def __init__(self) -> None:
         self.load: EngineLoad | None = None
         """The last report; None where nothing is known."""
         self._held_back = 0
+        self._took = 0.0
+        """The number of requests that were not held back at the last look."""
 
     def said(
         self, load: EngineLoad | None, search: CapacitySearch, busy: int, now_s: float
@@ -28,12 +30,14 @@ class EngineBound:
         requests were under way there. Returns whether there is another limit."""
         self.load = load
         if load is None:
-            self._held_back = 0
+            self._held_back, self._took = 0, 0.0
             return search.bound(search.most, now_s)
         waiting, held = load.waiting or 0.0, load.held or 0.0
+        # Some of those under way here are on their way, or read slowly: nobody holds them back.
+        took, took_before = max(load.running or 0.0, busy - waiting), self._took
+        self._took = took
         self._held_back = self._held_back + 1 if holds_back(waiting, held) else 0
         if 0 < self._held_back < LOOKS:
             return False
-        running = busy - waiting if load.running is None else load.running
-        told = running, waiting, held
+        told = max(took, took_before), waiting, held
         return search.bound(ceiling(search.ceiling, search.least, search.most, *told), now_s)

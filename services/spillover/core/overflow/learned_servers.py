@@ -13,12 +13,16 @@ from spillover.model.engine_load import EngineLoad
 from spillover.model.server_bounds import ServerBounds
 from spillover.policy.overflow.base import OwnLoad
 
+PATIENT = 0.5
+"""The share of a usual service before which a client that hangs up says nothing of the service, as
+it would have done so at any."""
+
 
 class LearnedServers(FifoServers):
     """The pool whose number of servers is learned. `total` is how many may run now; estimates, and
     what neighbors are told, go by `believed`, which changes less often."""
 
-    __slots__ = ("_is_stopped", "_is_undone", "engine", "search")
+    __slots__ = ("_is_stopped", "_is_undone", "engine", "late", "search")
 
     def __init__(self, bounds: ServerBounds, service_s: float, delivery_s: float) -> None:
         super().__init__(bounds.start, service_s, delivery_s)
@@ -27,7 +31,9 @@ class LearnedServers(FifoServers):
         self._is_undone = False
         """Whether the work whose server is about to be free has come to nothing."""
         self._is_stopped = False
-        """Whether it came to nothing because its time was over, or nobody wanted it any more."""
+        """Whether it came to nothing because the service took too long."""
+        self.late: set[int] = set()
+        """The visits whose time was over while they ran, until their servers are free."""
 
     @property
     def believed(self) -> int:
@@ -69,9 +75,11 @@ class LearnedServers(FifoServers):
     def not_done(self, _: int, *, failed: bool) -> None:
         self._is_undone = True
 
-    def was_stopped(self) -> None:
-        """Notes that the work which comes to nothing next had been stopped."""
-        self._is_stopped = True
+    def was_stopped(self, ref: int, service_s: float) -> None:
+        """Notes that the work which comes to nothing next had been stopped after so long. Clients
+        that hang up may have lost patience, unless they do so at once."""
+        self._is_stopped = ref in self.late or service_s >= PATIENT * self.service_s
+        self.late.discard(ref)
 
     def vacate(self, ref: int) -> None:
         super().vacate(ref)

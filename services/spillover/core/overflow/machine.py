@@ -512,7 +512,7 @@ class NodeMachine(NodeFacts):
         failed = outcome is FAILED and self.is_failure(event.upstream_status)
         servers.not_done(ref, failed=failed)
         if visit is None and self._learned is not None:
-            self._learned.was_stopped()
+            self._learned.was_stopped(ref, event.service_s)
         if outcome in evidence.EVIDENCE:
             said = outcome if failed or outcome is not FAILED else Outcome.REJECTED
             servers.said(ref, said, event.problem)
@@ -793,6 +793,8 @@ class NodeMachine(NodeFacts):
             self._unqueue(visit, now_s)
         elif visit.state is RUNNING:
             self.servers.stuck.add(visit.ref)
+            if outcome is Outcome.EXPIRED and self._learned is not None:
+                self._learned.late.add(visit.ref)
             self._out.append(ev.Stop(visit.ref))
         elif was_away:
             evidence.learn_missed(self, visit, now_s, evidence.chance_of(visit, now_s))

@@ -16,6 +16,7 @@ from spillover.core.overflow.learned_servers import LearnedServers
 from spillover.core.overflow.servers import FifoServers
 from spillover.core.overflow.visit import Visit
 from spillover.core.work.expected import TIME_MIN_S, ExpectedWork
+from spillover.model.ranges import AHEAD_MAX
 from spillover.model.server_bounds import ServerBounds
 from spillover.policy.overflow import admission
 from spillover.policy.overflow.base import OwnLoad
@@ -38,6 +39,7 @@ class _Running(NamedTuple):
     """The mean error of that time: no service is expected to end sooner."""
     kind: str
     features: Features | None
+    measure: int
 
 
 class Line:
@@ -115,21 +117,22 @@ class Sizing(FifoServers):
         """Returns how long a visit is expected to run; that never changes once it is asked."""
         if not visit.work_s:
             request = visit.request
-            told_s = self.line.expected.expected_s(request.type, request.features)
+            told_s = self.line.expected.expected_s(request.type, request.features, request.measure)
             visit.work_s = self.service_s if told_s is None else told_s
         return visit.work_s
 
     def _off(self, visit: Visit) -> float:
         """Returns the mean error of that time, as a share of it."""
         request = visit.request
-        error = self.line.expected.error_of(request.type, request.features)
+        error = self.line.expected.error_of(request.type, request.features, request.measure)
         return self.service_spread_s / self.service_s if error is None else error
 
     def occupy(self, visit: Visit) -> int:
         work_s, request, line = self._size(visit), visit.request, self.line
         off_s = self._off(visit) * work_s
         end_s = self.now_s + work_s
-        line.begin(visit.ref, _Running(end_s, off_s, request.type, request.features))
+        says = request.type, request.features, request.measure
+        line.begin(visit.ref, _Running(end_s, off_s, *says))
         return super().occupy(visit)
 
     def vacate(self, ref: int) -> None:
@@ -144,7 +147,7 @@ class Sizing(FifoServers):
         """Learn from the service that has just left its server."""
         super().served(ref, service_s)
         if (last := self.line.last) is not None:
-            self.line.expected.took(last.kind, last.features, service_s)
+            self.line.expected.took(last.kind, last.features, service_s, last.measure)
 
     def join(self, visit: Visit, *, first: bool = False) -> None:
         super().join(visit, first=first)
@@ -235,7 +238,8 @@ class Sizing(FifoServers):
         if ahead < 0 or self.down or self.resting:
             return ahead
         first = first_departure(self.residual, self.line.load, max(1, self.working))
-        return max(0, round(self.wait_s() / self.departure_s - first))
+        # Days of work beside a mean of less than a millisecond are more than messages may say.
+        return min(max(0, round(self.wait_s() / self.departure_s - first)), AHEAD_MAX)
 
     @property
     def site_foreign(self) -> int:

@@ -18,6 +18,7 @@ from spillover.policy.work import (
     expected_s,
     factors,
     first_mean,
+    usual,
 )
 
 TYPES_MAX = 64
@@ -34,6 +35,9 @@ WINDOW = 256
 """The number of requests of a type by which the estimates go: a service may change."""
 
 KEPT = 1.0 - 1.0 / WINDOW
+
+CLAIMS = 8
+"""The number of requests that say that they are huge by which the share of true ones goes."""
 
 LEARNED_FROM = 16
 """The least number of requests from which anything is learned."""
@@ -62,8 +66,8 @@ class ExpectedTimes:
     """The expected times of one type of requests, which state so many features."""
 
     __slots__ = (
-        *("_compared", "_count", "_counted_off_s", "_factors", "_first", "_means", "_moments"),
-        *("_off_s", "_products", "last_used", "mean_s", "requests"),
+        *("_believed", "_claims", "_compared", "_count", "_counted_off_s", "_factors", "_first"),
+        *("_means", "_moments", "_off_s", "_products", "last_used", "mean_s", "requests"),
     )
 
     def __init__(self, features: int) -> None:
@@ -80,6 +84,11 @@ class ExpectedTimes:
         self._moments = [[0.0] * (features + 1) for _ in range(features + 1)]
         self._products = [0.0] * (features + 1)
         self._factors: list[float] = []
+        self._claims = 0
+        """The number of these requests, up to CLAIMS."""
+        self._believed = 0.0
+        """The share of true ones among the last requests that said they were huge; 0 before the
+        first of them has run."""
         self._compared = 0
         """The number of times that were compared with what was expected."""
         self._off_s = self._counted_off_s = 0.0
@@ -112,6 +121,15 @@ class ExpectedTimes:
         return max(TIME_MIN_S, self._told_s(features))
 
     def _told_s(self, features: Features) -> float:
+        """Returns the time of a request. What is huge by its own word counts as far as such words
+        have been true lately; else as what is usual."""
+        claimed_s = self._claimed_s(features)
+        if self._believed == 1.0 or not self._is_huge(features):
+            return claimed_s
+        usual_s = self._claimed_s(usual(features, self._means))
+        return usual_s + self._believed * (claimed_s - usual_s)
+
+    def _claimed_s(self, features: Features) -> float:
         return min(expected_s(self._factors, features), LARGEST * self.mean_s)
 
     def took(self, features: Features, time_s: float) -> None:
@@ -123,14 +141,19 @@ class ExpectedTimes:
             if self.requests == LEARNED_FROM:
                 self._begin()
             return
-        told_s = max(self._told_s(features), self.mean_s / OUTLIER, TIME_MIN_S)
-        counted_s = min(time_s, OUTLIER * told_s)
-        off_s = abs(counted_s - told_s)
-        if self._is_believed(features, time_s):
-            self._fit(features, counted_s, told_s)
-            self._factors = factors(self._moments, self._products)
-        else:
+        least_s = max(self.mean_s / OUTLIER, TIME_MIN_S)
+        claimed_s = max(self._claimed_s(features), least_s)
+        counted_s = min(time_s, OUTLIER * claimed_s)
+        off_s = abs(counted_s - max(self._told_s(features), least_s))
+        is_huge = self._is_huge(features)
+        is_believed = not (is_huge and self._is_too_short(features, time_s))
+        if is_huge:
             off_s = min(off_s, OUTLIER * self.mean_s)
+            self._claims = min(self._claims + 1, CLAIMS)
+            self._believed += (is_believed - self._believed) / self._claims
+        if is_believed:
+            self._fit(features, counted_s, claimed_s)
+            self._factors = factors(self._moments, self._products)
         self._compared += 1
         self._off_s += (1.0 - KEPT) * (off_s - self._off_s)
         self._counted_off_s += (1.0 - KEPT) * (abs(counted_s - self.mean_s) - self._counted_off_s)
@@ -155,11 +178,10 @@ class ExpectedTimes:
     def _is_huge(self, features: Features) -> bool:
         return bounded(features, self._means) != features
 
-    def _is_believed(self, features: Features, time_s: float) -> bool:
-        """Returns whether the request teaches how times grow: not if it says that it is much larger
-        than others, and is done in far less time than that would take."""
-        is_short = expected_s(self._factors, features) > OUTLIER * time_s
-        return not (is_short and self._is_huge(features))
+    def _is_too_short(self, features: Features, time_s: float) -> bool:
+        """Returns whether the request was done in far less time than one of such features takes: if
+        they are huge, it teaches nothing of how times grow."""
+        return expected_s(self._factors, features) > OUTLIER * time_s
 
     def _fit(self, features: Features, time_s: float, told_s: float) -> None:
         """Have the sums of least squares know of a request of which so long was expected."""
@@ -181,56 +203,58 @@ class ExpectedWork:
     count."""
 
     def __init__(self) -> None:
-        self._types: dict[tuple[str, int], ExpectedTimes] = {}
-        """The types, those used longest ago first."""
+        self._types: dict[tuple[str, int, int], ExpectedTimes] = {}
+        """The types, those used longest ago first, each with the measure of its requests and the
+        number of features: seconds for a byte are not those for a token."""
         self._requests = 0
         """The number of requests that have run."""
         self._labels: set[str] = set()
         self.unread = 0
 
     def told(self) -> dict[str, Learned]:
-        """Returns the knowledge by type; of a type whose requests state different features, the
-        last."""
-        return {kind or "(others)": one.told() for (kind, _), one in self._types.items()}
+        """Returns the knowledge by type; of a type whose requests are measured differently, that of
+        the most."""
+        known = sorted(self._types.items(), key=lambda one: one[1].requests)
+        return {kind or "(others)": one.told() for (kind, *_), one in known}
 
     def labeled(self) -> dict[str, Learned]:
         """Returns the knowledge of the types that metrics have: of the first whose errors are known
         at all, as series must not grow in number without an end."""
-        known = {kind or "(others)" for (kind, _), one in self._types.items() if one.is_compared}
+        known = {kind or "(others)" for (kind, *_), one in self._types.items() if one.is_compared}
         for kind in sorted(known - self._labels)[: TYPES_MAX - len(self._labels)]:
             self._labels.add(kind)
         return {kind: told for kind, told in self.told().items() if kind in self._labels & known}
 
-    def expected_s(self, kind: str, features: Features | None) -> float | None:
+    def expected_s(self, kind: str, features: Features | None, measure: int = 0) -> float | None:
         """Returns the time of a request of this type; None if that is not known. No features at all
         are those of a request that is only counted."""
         self.unread += features is None
-        known = self._known(kind, features) if features else None
+        known = self._known(kind, features, measure) if features else None
         return None if known is None else known.expected_s(features)
 
-    def error_of(self, kind: str, features: Features | None) -> float | None:
+    def error_of(self, kind: str, features: Features | None, measure: int = 0) -> float | None:
         """Returns the mean error of such expected times, as a share of them; None if it is not
         known."""
-        known = self._known(kind, features) if features else None
+        known = self._known(kind, features, measure) if features else None
         return known.error if known is not None and known.is_compared else None
 
-    def took(self, kind: str, features: Features | None, time_s: float) -> None:
+    def took(self, kind: str, features: Features | None, time_s: float, measure: int = 0) -> None:
         """Learn from a request that has run."""
         if not features:
             return
         self._requests += 1
-        name = kind, len(features)
+        name = kind, measure, len(features)
         if name not in self._types and len(self._types) >= TYPES_MAX:
             oldest = next(iter(self._types))
             if self._requests - self._types[oldest].last_used > UNUSED:
                 del self._types[oldest]
             else:
-                name = OTHERS, len(features)
+                name = OTHERS, measure, len(features)
         known = self._types.pop(name, None) or ExpectedTimes(len(features))
         self._types[name] = known
         known.last_used = self._requests
         known.took(features, time_s)
 
-    def _known(self, kind: str, features: Features) -> ExpectedTimes | None:
-        count = len(features)
-        return self._types.get((kind, count)) or self._types.get((OTHERS, count))
+    def _known(self, kind: str, features: Features, measure: int) -> ExpectedTimes | None:
+        by = measure, len(features)
+        return self._types.get((kind, *by)) or self._types.get((OTHERS, *by))

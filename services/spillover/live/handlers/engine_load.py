@@ -85,22 +85,26 @@ def load_in_header(value: bytes) -> EngineLoad | None:
 
 
 def together(loads: Iterable[EngineLoad]) -> EngineLoad:
-    """Returns what several engines say, as one."""
+    """Returns what several engines say, as one. What they run is not known unless all say it: the
+    sum of some is too small."""
+    all_told = list(loads)
     told = [
         (kind, number)
-        for load in loads
+        for load in all_told
         for kind, number in zip((RUNNING, WAITING, HELD), load, strict=True)
     ]
-    return _load_of(told) or EngineLoad(None, None, None)
+    found = _load_of(told) or EngineLoad(None, None, None)
+    known = all(load.running is not None for load in all_told)
+    return found if known else found._replace(running=None)
 
 
 def _load_of(samples: Iterable[tuple[str, float | None]]) -> EngineLoad | None:
     found: dict[str, float] = {}
     for kind, number in samples:
-        if number is None or not 0.0 <= number <= REQUESTS_MAX:
-            continue
+        if number is None or not 0.0 <= number <= (1.0 if kind == HELD else REQUESTS_MAX):
+            continue  # such as a share in percent
         if kind == HELD:
-            found[kind] = max(found.get(kind, 0.0), min(number, 1.0))
+            found[kind] = max(found.get(kind, 0.0), number)
         else:
             found[kind] = min(found.get(kind, 0.0) + number, REQUESTS_MAX)
     if WAITING not in found and HELD not in found:

@@ -31,24 +31,38 @@ class WorkFeatures:
     """What requests of one cluster say."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._of_cluster = _reader(cluster.work)
+        sources = [cluster.work, *(route.work for route in cluster.routes)]
+        # What is read by one source is learned apart from what is read by another.
+        readers: dict[WorkSource | None, _Reader] = {
+            source: _Reader(source, measure)
+            for measure, source in enumerate(dict.fromkeys(sources))
+            if source is not None and not source.counted
+        }
+        self._of_cluster = readers.get(cluster.work)
         self._routes = [
-            (route.path, route.methods, _reader(cluster.work if route.work is None else route.work))
+            (
+                *(route.path, route.methods),
+                readers.get(cluster.work if route.work is None else route.work),
+            )
             for route in cluster.routes
         ]
-        sources = [cluster.work, *(route.work for route in cluster.routes)]
         self._reads_heads = any(
             source is not None and source.header is not None for source in sources
         ) or any(route.work is not None for route in cluster.routes)
 
-    def of(self, request: Request) -> Features | None:
-        """Returns the features of a request that comes: none at all if it is only counted, None if
+    def note(self, request: Request) -> None:
+        """Note in a request that comes its features: none at all if it is only counted, None if
         they cannot be read."""
         try:
             reader, fields, body = self._taken_apart(request.work)
         except MalformedPassed:
-            return None
-        return () if reader is None else reader.features(fields, body)
+            request.features = None
+            return
+        if reader is None:
+            request.features = ()
+        else:
+            request.features = reader.features(fields, body)
+            request.measure = reader.measure
 
     def _taken_apart(self, work: Any) -> tuple[_Reader | None, Fields, Body]:
         """Returns what is looked for, and where: in a client's or a neighbor's request that passes
@@ -78,7 +92,8 @@ class WorkFeatures:
 class _Reader:
     """What requests say by one source."""
 
-    def __init__(self, source: WorkSource) -> None:
+    def __init__(self, source: WorkSource, measure: int) -> None:
+        self.measure = measure
         self._source = source
         self._header = None if source.header is None else source.header.lower().encode()
         told = (source.json, source.prompt)
@@ -105,10 +120,6 @@ class _Reader:
         if self._source.prompt is not None:
             features.append(float(len(found[-1])) or None)
         return _all_known(features)
-
-
-def _reader(source: WorkSource | None) -> _Reader | None:
-    return None if source is None or source.counted else _Reader(source)
 
 
 def _all_known(features: list[float | None]) -> Features | None:

@@ -11,6 +11,7 @@ import asyncio
 import os
 import select
 import time
+from contextlib import suppress
 from typing import Protocol, cast
 
 from spillover.live.engine.moving import Moving
@@ -45,6 +46,8 @@ length, in chunks, and to an upload."""
 
 _WATCHED = getattr(select, "POLLIN", 0) | getattr(select, "POLLRDHUP", 0)
 _ENDS = getattr(select, "POLLRDHUP", 0)
+
+READ_BYTES = 65_536
 
 
 class ConnectionOwner(Protocol):
@@ -269,10 +272,28 @@ class Connection(asyncio.Protocol):
         self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.exchange is not None and isinstance(exc, ConnectionError):
+            self._read_what_had_come()
         exchange = self.exchange
         if exchange is not None:
             self.broke(exchange, exc)
         self.pool.lost(self)
+
+    def _read_what_had_come(self) -> None:
+        """Read what the system has. A server may answer a request without reading all of it, and
+        close the connection: then the loop may find that nothing can be written before it has read
+        the answer, and reads no more."""
+        opened = self._transport.get_extra_info("socket")
+        if opened is None or self._is_encrypted:
+            return
+        with suppress(OSError):
+            while self.exchange is not None:
+                data = os.read(opened.fileno(), READ_BYTES)
+                if not data:
+                    break
+                self.data_received(data)
+            if isinstance(self._body, ToTheEnd):
+                self.eof_received()
 
     def broke(self, exchange: OutgoingExchange, error: Exception | None) -> None:
         """It has been reset, or could not be written to."""

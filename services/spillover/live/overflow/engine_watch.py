@@ -124,18 +124,25 @@ class EngineWatch:
         """Tell the machine what is new: if some engine has reported since the last call that told
         something, and each engine that holds requests back has. The news that nothing is known any
         more is told once."""
-        said = self._counting(now_s)
+        said, is_whole = self._counting(now_s)
         news = [one for one in said if one.at_s > self._told_s]
         if said and (not news or any(one.holds_back and one not in news for one in said)):
             return
         if said or self._is_known:
             self._told_s, self._is_known = now_s, bool(said)
-            self._feed(EngineSaid(together(one.load for one in said) if said else None))
+            load = together(one.load for one in said) if said else None
+            if load is not None and not is_whole:
+                load = load._replace(running=None)
+            self._feed(EngineSaid(load))
 
-    def _counting(self, now_s: float) -> list[_Said]:
-        """Returns the reports that count: those of all pages, or headers if a page is silent."""
+    def _counting(self, now_s: float) -> tuple[list[_Said], bool]:
+        """Returns the reports that count: those of all pages, or headers if a page is silent. The
+        second value is whether they are of all engines: one that has spoken in headers is silent
+        while no answer comes from it."""
         on_pages, in_headers = (
             [one for one in said if now_s - one.at_s <= self._kept_s]
             for said in (self._on_pages.values(), self._in_headers.values())
         )
-        return on_pages if len(on_pages) == len(self._pages) > 0 else in_headers
+        if len(on_pages) == len(self._pages) > 0:
+            return on_pages, True
+        return in_headers, len(in_headers) == len(self._in_headers)

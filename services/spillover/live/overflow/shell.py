@@ -376,11 +376,11 @@ class NodeShell:
         request states where sizes count."""
         if sized_servers(self.machine.servers) is None:
             return self.feed
-        features, feed = WorkFeatures(self.cluster), self.feed
+        sizes, feed = WorkFeatures(self.cluster), self.feed
 
         def feed_sized(event: Any) -> None:
             if isinstance(event, ev.Arrived):
-                event.request.features = features.of(event.request)
+                sizes.note(event.request)
             feed(event)
 
         return feed_sized
