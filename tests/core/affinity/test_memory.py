@@ -41,7 +41,7 @@ class Twin:
 
     def forget(self, session, place, work):
         before = self.runs.get(session, [])
-        left = [one for one in before if one.place != place or one.work > work]
+        left = [one for one in before if one.place != place or work < SLIGHT * one.work]
         if before and not left:
             del self.runs[session]
         elif left != before:

@@ -30,8 +30,6 @@ make all others tell little."""
 PACKED = Struct("<HffHff")
 """The last two runs of a session: the place, the work and the taken of each. Seven digits of
 `taken` tell ages apart until a place has replaced all that it keeps some hundred thousand times."""
-ROUNDED = 1e-6
-"""The share by which a work may be larger once it is packed."""
 
 
 class Ran(NamedTuple):
@@ -174,11 +172,10 @@ class SessionMemory:
         return Claim(age, min(known.work, work))
 
     def forget(self, session: int, place: int, work: float) -> None:
-        """Forgets a run of this work that was expected at a place but happened at another. What a
-        larger one has left there stays."""
+        """Forgets a run of this work that was expected at a place but happened at another. What one
+        has left there beside which it is slight stays."""
         before = self.runs(session)
-        most = work * (1.0 + ROUNDED)
-        left = [one for one in before if one.place != place or one.work > most]
+        left = [one for one in before if one.place != place or work < SLIGHT * one.work]
         if before and not left:
             self._drop(session)
         elif len(left) < len(before):

@@ -29,8 +29,10 @@ to the first one of the user have; it takes a millisecond."""
 NOBODY = (b"", b'""', b"null")
 """What clients without a session send in its place."""
 
-_MARK = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*+"|[\[\]{}]', re.DOTALL)
-"""A string of valid JSON, or a bracket."""
+_MARK = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*+"|[\[\]{}"]', re.DOTALL)
+"""A string of valid JSON, a bracket, or the quote of a string that is cut off."""
+LOOKED_AT_BYTES = 1 << 20
+"""With `prefix`, the bytes of `messages` that are looked at: more would take too long."""
 
 
 class _Message(msgspec.Struct):
@@ -103,10 +105,10 @@ class SessionNames:
         """Returns where the first message of the user ends in this list, or where the list is read
         no further; 0 where it has no message."""
         depth = began = end = count = 0
-        for marks, mark in enumerate(_MARK.finditer(messages)):
+        for marks, mark in enumerate(_MARK.finditer(messages[:LOOKED_AT_BYTES])):
             at = mark.start()
             char = messages[at]
-            if marks >= MARKS_MAX:
+            if marks >= MARKS_MAX or mark[0] == b'"':
                 return at
             if char in b"[{":
                 depth += 1
