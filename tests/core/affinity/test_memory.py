@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillover.core.affinity.memory import WAYS, Claim, Ran, SessionMemory, Worth
+from spillover.core.affinity.memory import SLIGHT, WAYS, Claim, Ran, SessionMemory, Worth
 
 NAMES = st.integers(1, 30)
 WORK = st.integers(1, 1000).map(float)
@@ -27,15 +27,19 @@ class Twin:
         self.runs = OrderedDict()
 
     def note(self, session, ran):
-        others = [one for one in self.runs.get(session, []) if one.place != ran.place]
-        self.runs[session] = [ran, *others[:1]]
+        before = self.runs.get(session, [])
+        others = [one for one in before if one.place != ran.place]
+        if len(others) == 2 and others[0].work < SLIGHT * others[1].work:
+            others.reverse()
+        here = [one for one in before if one.place == ran.place and ran.work < SLIGHT * one.work]
+        self.runs[session] = [*(here or [ran]), *others[:1]]
         self.runs.move_to_end(session)
         if len(self.runs) > self.limit:
             self.runs.popitem(last=False)
 
-    def forget(self, session, place):
+    def forget(self, session, place, work):
         before = self.runs.get(session, [])
-        left = [one for one in before if one.place != place]
+        left = [one for one in before if one.place != place or work < SLIGHT * one.work]
         if before and not left:
             del self.runs[session]
         elif left != before:
@@ -56,8 +60,8 @@ def test_a_memory_of_one_set_remembers_what_its_twin_does(steps, limit):
             assert claim == expected
             twin.note(session, Ran(place, work, taken))
         else:
-            memory.forget(session, place)
-            twin.forget(session, place)
+            memory.forget(session, place, work)
+            twin.forget(session, place, work)
         for name in range(1, 31):
             assert memory.runs(name) == tuple(twin.runs.get(name, []))
 
@@ -70,8 +74,42 @@ def test_what_comes_to_nothing_pushes_nobody_out():
         memory.note(session, 0, 1.0, 1.0)
     for session in range(1_000, 20_000):
         memory.note(session, 1, 1.0, 2.0)
-        memory.forget(session, 1)
+        memory.forget(session, 1, 1.0)
     assert all(memory.runs(session) for session in kept)
+
+
+def test_of_a_full_memory_those_that_come_to_nothing_push_out_one_of_each_set():
+    memory = SessionMemory(4 * WAYS)
+    for session in range(1, 4 * WAYS + 1):
+        memory.note(session, 0, 1.0, 1.0)
+    for session in range(1_000, 2_000):
+        memory.note(session, 1, 1.0, 2.0)
+        memory.forget(session, 1, 1.0)
+    assert sum(memory.runs(one) != () for one in range(1, 4 * WAYS + 1)) == 4 * (WAYS - 1)
+
+
+def test_small_requests_of_a_session_change_nothing_of_where_its_work_is():
+    """Questions at its place, at others, and such as fail: it goes by what it did before."""
+    memory, large = SessionMemory(), Ran(0, 1e6, 1e6)
+    memory.note(7, *large)
+    for place in (0, 1, 2, 3, 0):
+        memory.note(7, place, 1.0, 1e6 + 9.0)
+        assert large in memory.runs(7)
+        memory.forget(7, 0, 1.0)
+        assert large in memory.runs(7)
+    assert memory.reusable(memory.runs(7)[0], 1e6, 1e6 + 9.0) == 1e6
+    memory.forget(7, 0, 1e6)
+    assert large not in memory.runs(7)
+
+
+def test_small_requests_teach_little_of_what_is_reused():
+    """What they take is not for their work; also where sessions have no others."""
+    memory = SessionMemory()
+    for number in range(2_000):
+        memory.learn(Claim(1e3, 1.0), 0.0)
+        if number % 4 == 0:
+            memory.learn(Claim(1e3, 1e6), 0.9e6)
+    assert memory.worth.of(1e3) == pytest.approx(0.9, abs=0.05)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1)), max_size=50), st.floats(0, 1e9))

@@ -36,6 +36,15 @@ def test_a_place_with_more_requests_than_its_share_has_a_wait():
     assert places.choose(7, 1_000.0, [(0, 2), (1, 0)], 10.0, 50.0) == 1
 
 
+def test_places_have_more_servers_once_operators_say_so():
+    places = Places(2, 4)
+    places.began(places.sent(7, 1_000.0, 0, 0.0), 1.0)
+    wait_s = lambda: places.seen(0, 1.0, [(0, 5)], 10.0, 50.0).places[0].wait_s  # noqa: E731
+    assert wait_s() > 0.0
+    places.use(64)
+    assert wait_s() == 0.0
+
+
 def test_a_request_that_came_to_nothing_has_left_nothing():
     """Nor does a second end of the same one count."""
     places = Places(2, 20)

@@ -132,6 +132,15 @@ def test_numbers_of_places_stay_within_what_the_memory_holds():
         sites.answered(asked(), None, neighbor, RanAt(PLACES_MAX - 1, 0.0, 0.0))
 
 
+def test_a_neighbor_that_starts_again_and_again_does_not_get_the_places_of_another():
+    sites = sites_with([FREE], [FREE])
+    sites.answered(asked(), None, 1, RanAt(0, 0.0, 0.0))
+    for life in range(2, LIVES + 2):
+        sites.heard(0, life, [FREE], 0.0)
+    near = [(1, 0.1, 0.0), (0, 0.1, 0.0)]
+    assert sites.cheaper(asked(), near, 0.0).neighbor == 1
+
+
 SHARES = st.integers(0, 8).map(lambda n: n / 8)
 LOADS = st.builds(
     PlaceLoad, st.integers(0, 5_000), SHARES, st.just(1_000.0), st.integers(0, 1_000_000)

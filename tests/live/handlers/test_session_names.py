@@ -1,6 +1,7 @@
 """Which session a request belongs to, and what belongs to none."""
 
 import json
+import tracemalloc
 
 import msgspec
 import pytest
@@ -55,11 +56,43 @@ def test_a_conversation_is_named_by_its_messages_up_to_the_first_of_the_user():
     [
         b"", b"{", b"[]", b"null", b"{}", b'{"user": null}', b'{"messages": 1}', b"\xff\xfe",
         b'{"messages": [1]}', b'{"messages": []}', b'{"prompt": ""', b"[" * 100_000,
+        b'{"user": "", "prompt": ""}', b'{"user": null, "prompt": null}', b'{"prompt": ""}',
         b'{"x": ' + b"[" * 100_000, b'{"messages": [{"role": 1}]}',
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_belongs_to_no_session(source, body):
     assert names(source).of((), body) == NONE
+
+
+@pytest.mark.parametrize("told", [b"", b'""', b"null"])
+def test_a_header_or_a_cookie_of_nobody_is_no_session(told):
+    assert names("header:X-Session").of(((b"X-Session", told),), b"") == NONE
+    assert names("cookie:sid").of(((b"Cookie", b"sid=" + told),), b"") == NONE
+
+
+def test_a_conversation_is_read_no_further_than_sixty_four_messages():
+    """Millions of them in one body take no longer than some, and no memory."""
+    prefix = names("prefix")
+    many = [("system", "x")] * 64
+    one = prefix.of((), chat(*many, ("user", "a")))
+    assert one == prefix.of((), chat(*many, ("user", "b"))) != NONE
+    assert prefix.of((), chat(*many[1:], ("user", "a"))) != prefix.of(
+        (), chat(*many[1:], ("user", "b"))
+    )
+    tracemalloc.start()
+    body = b'{"messages": [' + b"{}," * 300_000 + b"{}]}"
+    before, _ = tracemalloc.get_traced_memory()
+    assert prefix.of((), body) != NONE
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most - before < 2 * len(body)
+
+
+def test_brackets_and_quotes_in_a_message_do_not_end_it():
+    prefix = names("prefix")
+    one = prefix.of((), chat(("system", '}]"\\"{['), ("user", "a")))
+    assert one == prefix.of((), chat(("system", '}]"\\"{['), ("user", "a"), ("user", "c")))
+    assert one != prefix.of((), chat(("system", '}]"\\"{['), ("user", "b")))
 
 
 def test_nobody_can_choose_numbers():

@@ -59,7 +59,7 @@ class Places:
 
     def __init__(self, count: int, slots: float, sessions: int = SESSIONS) -> None:
         self._memory = SessionMemory(sessions)
-        self._slots = max(1.0, slots / count)
+        self._slots = 1.0
         """The number of requests that a place runs at a time, by what the cluster says of all."""
         self._pending = [0.0] * count
         self._waiting = [0] * count
@@ -70,6 +70,11 @@ class Places:
         self._busy = [0.0] * count
         self._looked_s = [0.0] * count
         self._work = self._time_s = 0.0
+        self.use(slots)
+
+    def use(self, slots: float) -> None:
+        """Go by this number of requests that all places run at a time."""
+        self._slots = max(1.0, slots / len(self._taken))
 
     def choose(
         self,
@@ -166,7 +171,7 @@ class Places:
         """Note that a request came to no good end: the work that it was to leave at the place is
         not there."""
         if self._end_pending(sent, now_s) and sent.session:
-            self._memory.forget(sent.session, sent.place)
+            self._memory.forget(sent.session, sent.place, sent.work)
 
     def _end_pending(self, sent: Dispatch, now_s: float) -> bool:
         if not sent.is_pending:

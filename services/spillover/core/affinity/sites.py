@@ -144,9 +144,17 @@ class Sites:
             return
         site = self._sites.get(neighbor)
         if site is None or site.epoch != epoch or site.places != len(loads):
-            site = self._sites[neighbor] = _Site(epoch, self._lives % LIVES)
-            self._lives += 1
+            site = self._sites[neighbor] = _Site(epoch, self._free_block())
         site.heard(loads, before_s)
+
+    def _free_block(self) -> int:
+        """Returns the number of a new life: the one that has not been given for longest among those
+        that no neighbor lives by now. One that starts again and again must not get another's."""
+        taken = {site.block for site in self._sites.values()}
+        while (block := self._lives % LIVES) in taken:
+            self._lives += 1
+        self._lives += 1
+        return block
 
     def left(self, neighbor: int) -> None:
         """Forget a neighbor that has left."""
@@ -242,4 +250,4 @@ class Sites:
     def came_back(self, asked: SessionWork, expected: Expected | None) -> None:
         """Note that a request did not run where it was expected to."""
         if expected is not None and asked.session:
-            self._memory.forget(asked.session, expected.place)
+            self._memory.forget(asked.session, expected.place, asked.work)

@@ -4,6 +4,7 @@ names. A request that has no such part, or one that cannot be read, belongs to n
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
@@ -19,6 +20,19 @@ NONE = 0
 """The number of no session."""
 PROMPT_BYTES = 1_024
 """With `prefix`, what of a prompt that is one text names its session."""
+MESSAGES_MAX = 64
+"""With `prefix`, the number of messages among which one of the user is looked for."""
+MARKS_MAX = 4_096
+"""The number of strings and brackets at which a conversation is read no further: whoever sends
+millions must not keep the node from its other work. Why: some hundred times what usual messages up
+to the first one of the user have; it takes a millisecond."""
+NOBODY = (b"", b'""', b"null")
+"""What clients without a session send in its place."""
+
+_MARK = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*+"|[\[\]{}"]', re.DOTALL)
+"""A string of valid JSON, a bracket, or the quote of a string that is cut off."""
+LOOKED_AT_BYTES = 1 << 20
+"""With `prefix`, the bytes of `messages` that are looked at: more would take too long."""
 
 
 class _Message(msgspec.Struct):
@@ -28,7 +42,7 @@ class _Message(msgspec.Struct):
 class _Conversation(msgspec.Struct):
     """What requests to the usual APIs of language models say, as far as it matters here."""
 
-    messages: list[msgspec.Raw] = []
+    messages: msgspec.Raw = msgspec.Raw(b"")
     prompt: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -53,7 +67,9 @@ class SessionNames:
         """Returns the session of a request with these fields and this body."""
         kind = self._source.kind
         if kind == HEADER:
-            told: Sequence[bytes] = [value for name, value in fields if name.lower() == self._name]
+            told: Sequence[bytes | memoryview] = [
+                value for name, value in fields if name.lower() == self._name
+            ]
         elif kind == COOKIE:
             told = self._cookies(fields)
         else:
@@ -74,25 +90,42 @@ class SessionNames:
         return []
 
     def _field(self, body: Body) -> Sequence[bytes]:
-        found = self._fields.of(body)
-        return [] if found == [b"null"] else found
+        return self._fields.of(body)
 
-    def _prefix(self, body: Body) -> Sequence[bytes]:
+    def _prefix(self, body: Body) -> Sequence[bytes | memoryview]:
         """Returns the messages up to the first one of the user: a conversation has them in all its
         turns."""
         conversation = self._conversation.decode(body)
-        if not conversation.messages:
-            return [bytes(conversation.prompt)[:PROMPT_BYTES]] if conversation.prompt else []
-        told = []
-        for message in conversation.messages:
-            told.append(bytes(message))
-            if self._message.decode(message).role == "user":
-                break
-        return told
+        messages, prompt = memoryview(conversation.messages), memoryview(conversation.prompt)
+        if bytes(messages[:1]) != b"[" or not (end := self._beginning(messages)):
+            return [bytes(prompt[:PROMPT_BYTES])]
+        return [messages[:end]]
 
-    def _number(self, told: Iterable[bytes]) -> int:
+    def _beginning(self, messages: memoryview) -> int:
+        """Returns where the first message of the user ends in this list, or where the list is read
+        no further; 0 where it has no message."""
+        depth = began = end = count = 0
+        for marks, mark in enumerate(_MARK.finditer(messages[:LOOKED_AT_BYTES])):
+            at = mark.start()
+            char = messages[at]
+            if marks >= MARKS_MAX or mark[0] == b'"':
+                return at
+            if char in b"[{":
+                depth += 1
+                if depth == 2:
+                    began = at
+            elif char in b"]}":
+                depth -= 1
+                if depth == 1:
+                    end, count = mark.end(), count + 1
+                    role = self._message.decode(messages[began:end]).role
+                    if role == "user" or count >= MESSAGES_MAX:
+                        return end
+        return end
+
+    def _number(self, told: Iterable[bytes | memoryview]) -> int:
         digest, is_empty = blake2b(digest_size=8, key=self._key), True
         for part in told:
-            is_empty = is_empty and not part
+            is_empty = is_empty and part in NOBODY
             digest.update(part)
         return NONE if is_empty else int.from_bytes(digest.digest()) or 1

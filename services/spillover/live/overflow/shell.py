@@ -256,6 +256,11 @@ class NodeShell:
             self._tell_changed()
         self.room.make()
         self.neighborhood.limits_changed()
+        settings = self.machine.settings
+        is_given = settings.bounds is None and settings.pool is None
+        if self.cluster.affinity is not None and is_given:
+            workers = cast("UpstreamWorkers[Any]", self.requests.workers)  # of no others
+            workers.upstreams.use(settings.servers)
 
     # --- what routes call ---------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ class AffinityRule:
             return
         memory, claim = self._sites[sent.home].memory, sent.claim
         if sent.engine != bound.engine:
-            memory.forget(prompt.session, sent.engine)
+            memory.forget(prompt.session, sent.engine, prompt.tokens)
             taken = answered.taken_tokens
             claim = memory.note(prompt.session, bound.engine, prompt.tokens, taken)
         if claim is not None:

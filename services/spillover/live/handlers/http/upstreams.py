@@ -276,6 +276,12 @@ class Upstreams:
         now_s = time.monotonic()
         return self._places.loads(self._running((), now_s), self._usual_s, now_s)
 
+    def use(self, servers: int) -> None:
+        """All of them together run this number of requests at a time from now on, as operators
+        say."""
+        if self._places is not None:
+            self._places.use(servers)
+
     def sent(self, session: int, work: float, upstream: Upstream, now_s: float) -> Dispatch | None:
         """A request goes to an upstream."""
         if self._places is None:
