@@ -277,6 +277,34 @@ async def test_a_connection_is_not_used_after_an_upload_that_was_refused():
             assert client.idle == idle
 
 
+@pytest.mark.parametrize("length", [b"", b"Content-Length: 4\r\n"])
+def test_an_answer_that_comes_before_an_upload_breaks_off_is_read(length):
+    """As of busybox, which ends such an answer with its connection: the loop finds that it cannot
+    write before it reads."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve():
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"HTTP/1.0 501 No\r\n%b\r\nnone" % length)
+                connection.shutdown(socket.SHUT_WR)
+
+        async def main():
+            client = HttpClient(f"http://127.0.0.1:{listening.getsockname()[1]}")
+            asked = client.request("POST", "/", body=b"x" * 30_000_000, timeout_s=TIMEOUT_S)
+            thread.start()
+            await asyncio.to_thread(thread.join)  # all of it has come, and the end, by then
+            answer = await asked
+            await client.close()
+            return answer.status, answer.body
+
+        thread = threading.Thread(target=serve)
+        for run in (asyncio.run, uvloop.run):
+            assert run(main()) == (501, b"none")
+            thread = threading.Thread(target=serve)
+
+
 async def test_connections_end_by_their_age_and_by_how_often_they_were_used():
     with Closer(lambda *_: False) as server:
         for keeping in (Keeping(uses_max=4), Keeping(age_s_max=0.0)):
