@@ -54,7 +54,7 @@ collected: .venv/.collected
 	@for half in 'tests/[a-k]*/' 'tests/[l-z]*/ tests/test_*.py'; do \
 	    $(BIN)/pytest --collect-only -qq $$half >/dev/null 2>&1 & \
 	done; \
-	$(BIN)/spillover sim overflow --engine fast --topology ring5 --workload poisson --duration-s 1 \
+	$(BIN)/spillover sim overflow --engine fast --topology ring5 --workload poisson --rate 10 --duration-s 1 \
 	    >/dev/null 2>&1; wait
 	@touch $@
 
