@@ -143,9 +143,8 @@ async def test_cancelling_ends_one_handler_on_the_loop_and_fencing_all_of_them()
     await turn()
     assert both.ended == []
     both.runner.cancel(0, 7)
-    await until(lambda: both.ended)
+    await until(lambda: list(both.runner._tasks) == [(1, 8)])
     assert both.ended == [(both.granted[0], "it cancelled itself")]
-    assert list(both.runner._tasks) == [(1, 8)]
     both.runner.fence_all()
     assert (both.granted[0].is_over, both.granted[1].is_over) == (False, True)
     assert await both.until_ended() == ["it cancelled itself", None]
