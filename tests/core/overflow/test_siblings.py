@@ -212,9 +212,9 @@ def test_a_node_that_starts_as_another_one_ends_waits_for_those_it_has_not_heard
     hello(node, 1, view=(3, 1))
     node.heard(1, Prepare((4, 1)), 0.0)
     node.lost(1, 0.1, is_dead=True)
-    node.woke(ABSENT_S - 0.01)
+    node.woke(0.1 + ABSENT_S - 0.01)
     assert (node.share, node.is_settled) == (0, False)
-    node.woke(ABSENT_S)
+    node.woke(0.1 + ABSENT_S)
     assert (node.share, node.is_settled) == (5, True)
 
 

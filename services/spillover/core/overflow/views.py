@@ -390,10 +390,12 @@ class Views:
         """Returns whether a view of those who are up needs to wait for nobody else."""
         loads = [one.load for one in self.known.values() if one.load is not None]
         missed = self.known.keys() | self._heard_of | self._unmet
+        is_first = self._promised == NO_VIEW and all(load.view == NO_VIEW for load in loads)
         # A view that was asked for by a node which has ended is none that anybody has been in.
-        asked = NO_VIEW if self._promised[1] == self.number else self._promised
-        is_first = self.view == NO_VIEW and all(load.view in (NO_VIEW, asked) for load in loads)
-        are_missing = bool(missed - up) or (is_first and not up >= self._ever)
+        asked = self._promised
+        is_new = self.view == NO_VIEW and asked[1] != self.number
+        is_new = is_new and all(load.view in (NO_VIEW, asked) for load in loads)
+        are_missing = bool(missed - up) or (is_new and not up >= self._ever)
         return self._patience.is_over(up, now_s, others_are_missing=are_missing, is_first=is_first)
 
     @property
