@@ -32,6 +32,11 @@ def test_the_worker_with_the_most_free_slots_is_next(pool):
     gone.running = 0
     pool.add(gone)
     assert pool.free() is gone
+    pool.resize("w2", 1)
+    pool.resize("w9", 7)
+    assert (pool.slots, pool.free()) == (4, gone)
+    gone.running = 1
+    assert pool.free() is None
 
 
 def test_functions_travel_whole(require):

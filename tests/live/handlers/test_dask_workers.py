@@ -246,7 +246,7 @@ async def test_a_scheduler_that_is_lost_and_comes_back(play_dask, dask_log):
             assert isinstance(left, NotStarted)
             assert left.problem == problem
         assert rig.told[1] is False, "before what waited, which must not come here again"
-        assert dask.clients[0].status == "closed"
+        await until(lambda: dask.clients[0].status == "closed")
         await until(lambda: len(dask.clients) >= 4)
         assert isinstance(await rig.run(1), NotStarted)
         dask.workers["w1"].slots = 1

@@ -74,6 +74,11 @@ class UsableWorkers:
     def add(self, worker: PoolWorker) -> None:
         self._workers[worker.address] = worker
 
+    def resize(self, address: str, slots: int) -> None:
+        """The worker at this address has so many slots, if there is one."""
+        if worker := self._workers.get(address):
+            worker.slots = slots
+
     def remove(self, address: str) -> PoolWorker | None:
         return self._workers.pop(address, None)
 

@@ -58,6 +58,8 @@ class DaskSession:
         self._run = Shipped(dask_call.run)
         self._stop_there = Shipped(dask_call.stop)
         self._pool = UsableWorkers()
+        self._slots: dict[str, int] = {}
+        """Of each worker, at the last look."""
         self._greeting: dict[str, asyncio.Task[None]] = {}
         self._unfit: dict[str, str] = {}
         self._waiting: deque[DaskRequest] = deque()
@@ -159,8 +161,10 @@ class DaskSession:
         for address, slots in counts.items():
             known = self._pool.addresses | self._greeting.keys() | self._unfit.keys()
             if address not in known and slots > 0:
-                task = asyncio.create_task(self._greet(address, slots))
-                self._greeting[address] = task
+                self._greeting[address] = asyncio.create_task(self._greet(address))
+            # A look may have found the slots of the one that was there before.
+            self._pool.resize(address, slots)
+        self._slots = counts
         self._changed()
 
     def _hear(self, event: tuple[float, Any]) -> None:
@@ -178,7 +182,7 @@ class DaskSession:
         if told.get("action") in ("add-worker", "remove-worker"):
             self._connection.look_now()
 
-    async def _greet(self, address: str, slots: int) -> None:
+    async def _greet(self, address: str) -> None:
         try:
             token, problem = await greet(self._connection.client, address, self._names)
         except Exception as error:  # noqa: BLE001 - it may be gone: the next look tells
@@ -191,7 +195,7 @@ class DaskSession:
             self._unfit[address] = f"Dask worker {address} {problem}"
             _log.error(Message("Dask worker is not used", worker=address, reason=f"it {problem}"))
         else:
-            self._pool.add(PoolWorker(address, slots, token))
+            self._pool.add(PoolWorker(address, self._slots.get(address, 0), token))
         self._changed()
 
     def _lose(self, address: str) -> None:
