@@ -94,7 +94,7 @@ def test_shares_are_conserved_while_nodes_die_leave_and_come_back(seed: int) -> 
 @given(seed=SEEDS)
 def test_nodes_that_were_cut_off_share_the_servers_again(seed: int) -> None:
     site = play(seed, cuts=True)
-    assert sum(node.machine.share for node in site.alive if node.machine) <= site.servers
+    assert sum(node.machine.own.share for node in site.alive if node.machine) <= site.servers
 
 
 @settings(max_examples=examples(60))
@@ -201,7 +201,7 @@ def pass_on(*nodes: Siblings, now_s: float = 0.0) -> None:
 
 def test_a_site_whose_nodes_all_start_divides_its_servers_at_once() -> None:
     one, other = two_nodes(5)
-    assert (one.share, other.share) == (3, 2)
+    assert (one.own.share, other.own.share) == (3, 2)
     assert one.view == other.view
     assert one.owners == other.owners == {1, 2}
 
@@ -213,17 +213,17 @@ def test_a_node_that_starts_as_another_one_ends_waits_for_those_it_has_not_heard
     node.heard(1, Prepare((4, 1)), 0.0)
     node.lost(1, 0.1, is_dead=True)
     node.woke(0.1 + ABSENT_S - 0.01)
-    assert (node.share, node.is_settled) == (0, False)
+    assert (node.own.share, node.is_settled) == (0, False)
     node.woke(0.1 + ABSENT_S)
-    assert (node.share, node.is_settled) == (5, True)
+    assert (node.own.share, node.is_settled) == (5, True)
 
 
 def test_a_node_alone_waits_for_the_others_before_it_takes_all_servers() -> None:
     node = Siblings(2, 2, 5, 10.0)
     node.woke(10.0 + ABSENT_S - 0.01)
-    assert (node.share, node.is_settled) == (0, False)
+    assert (node.own.share, node.is_settled) == (0, False)
     node.woke(10.0 + ABSENT_S)
-    assert (node.share, node.is_settled) == (5, True)
+    assert (node.own.share, node.is_settled) == (5, True)
 
 
 def test_idle_servers_go_where_requests_wait_and_no_more_of_them() -> None:
@@ -232,7 +232,7 @@ def test_idle_servers_go_where_requests_wait_and_no_more_of_them() -> None:
     pass_on(one, other, now_s=1.0)
     one.demands(NO_DEMAND, 1.0)
     pass_on(one, other, now_s=1.0)
-    assert (one.share, other.share) == (1, 5)
+    assert (one.own.share, other.own.share) == (1, 5)
 
 
 def test_a_server_that_becomes_free_goes_to_what_has_waited_longer() -> None:
@@ -243,19 +243,19 @@ def test_a_server_that_becomes_free_goes_to_what_has_waited_longer() -> None:
     assert one.passes_over(0.3, 0.05, 1.0)
     assert not one.passes_over(0.0, 0.05, 1.0), "one at a time, until it has told of it"
     pass_on(one, other, now_s=1.0)
-    assert (one.share, other.share) == (2, 4)
+    assert (one.own.share, other.own.share) == (2, 4)
 
 
 def test_what_a_lost_node_was_running_is_waited_for_before_its_servers_are_used() -> None:
     one, other = two_nodes(6)
     other.demands(NO_DEMAND._replace(work_s=3.0), 1.0)
     other.lost(1, 2.0, is_dead=True)
-    assert (other.members, other.share) == ({2}, 3)
+    assert (other.members, other.own.share) == ({2}, 3)
     other.woke(4.9)
-    assert other.share == 3
+    assert other.own.share == 3
     other.woke(5.0)
-    assert other.share == 6
-    assert one.share == 3, "it may be cut off only, and goes on"
+    assert other.own.share == 6
+    assert one.own.share == 3, "it may be cut off only, and goes on"
 
 
 def test_work_that_began_after_the_stream_had_ended_is_waited_for_too() -> None:
@@ -265,9 +265,9 @@ def test_work_that_began_after_the_stream_had_ended_is_waited_for_too() -> None:
     other.lost(1, 2.0)
     other.lost(1, 2.1, is_dead=True)
     other.woke(5.0)
-    assert other.share == 3
+    assert other.own.share == 3
     other.woke(5.1)
-    assert other.share == 6
+    assert other.own.share == 6
 
 
 def test_a_node_that_has_made_many_views_alone_is_in_the_next_but_one() -> None:
@@ -300,15 +300,15 @@ def test_a_node_whose_stream_has_ended_keeps_its_share_if_it_comes_back_soon() -
     pass_on(one, other, now_s=1.0)
     assert other.next_deadline() <= 1.0 + RECONNECT_S
     other.woke(1.1)
-    assert (one.share, other.share, other.members) == (2, 2, {1, 2})
+    assert (one.own.share, other.own.share, other.members) == (2, 2, {1, 2})
     one.demands(NO_DEMAND._replace(busy=1), 1.1)
     pass_on(one, other, now_s=1.1)
     other.demands(NO_DEMAND._replace(work_s=0.02), 1.1)
     pass_on(one, other, now_s=1.1)
-    assert (one.share, other.share) == (2, 2)
+    assert (one.own.share, other.own.share) == (2, 2)
     assert one.view == other.view == (2, 1)
     other.woke(1.0 + RECONNECT_S)
-    assert other.share == 2
+    assert other.own.share == 2
 
 
 def test_a_node_that_does_not_come_back_is_waited_for_no_longer() -> None:
@@ -316,34 +316,34 @@ def test_a_node_that_does_not_come_back_is_waited_for_no_longer() -> None:
     other.demands(NO_DEMAND._replace(work_s=0.02), 1.0)
     other.lost(1, 1.0)
     other.woke(1.0 + RECONNECT_S - 0.01)
-    assert other.share == 2
+    assert other.own.share == 2
     other.woke(1.0 + RECONNECT_S)
-    assert (other.share, other.members) == (4, {2})
+    assert (other.own.share, other.members) == (4, {2})
 
 
 def test_shares_that_cannot_be_cost_the_site_nothing_but_servers() -> None:
     """A sibling that tells such has a bug: the others neither hang nor have more than a site."""
     one, other = two_nodes(4)
     other.heard(1, Give(other.view, WHOLE_MAX), 1.0)
-    assert other.share == 2 * 4
+    assert other.own.share == 2 * 4
     one.demands(NO_DEMAND._replace(leaves=True), 1.0)
     (prepare,) = [tell for tell in one.take() if isinstance(tell.message, Prepare)]
     view = prepare.message.view
     one.heard(2, Frozen(view, WHOLE_MAX, is_fresh=False, busy_for_s=0.0), 1.0)
     (installed,) = [tell.message for tell in one.take() if isinstance(tell.message, Installed)]
-    assert (one.share, installed.share) == (2, 2)
+    assert (one.own.share, installed.share) == (2, 2)
     other.heard(1, Prepare(view), 1.0)
     other.heard(1, replace(installed, share=WHOLE_MAX), 1.0)
-    assert other.share == 2 * 4
+    assert other.own.share == 2 * 4
 
 
 def test_servers_given_in_another_view_are_not_taken() -> None:
     one, other = two_nodes(6)
     other.heard(1, Give((99, 1), 2), 1.0)
-    assert other.share == 3
+    assert other.own.share == 3
     other.heard(1, Prepare((99, 1)), 1.0)
     other.heard(1, Give(one.view, 2), 1.0)
-    assert other.share == 3, "it has told its share for the next one"
+    assert other.own.share == 3, "it has told its share for the next one"
     assert not other.is_settled
 
 
@@ -356,7 +356,7 @@ def test_a_node_that_leaves_gives_its_servers_away_and_has_no_new_names() -> Non
     assert one.members == other.members == {1, 2}
     other.demands(leaves, 1.0, gives_all=True)
     pass_on(one, other, now_s=1.0)
-    assert (one.share, other.share) == (6, 0)
+    assert (one.own.share, other.own.share) == (6, 0)
 
 
 @pytest.mark.parametrize("gives", [Prepare((10, 1)), None])
@@ -370,11 +370,11 @@ def test_servers_given_in_a_view_that_is_not_installed_here_are_nobodys(
     if gives is None:  # this one makes the next
         other.demands(NO_DEMAND._replace(work_s=1.0), 1.0)
         other.lost(1, 1.0, is_dead=True)
-        assert (other.members, other.share) == ({2}, 3)
+        assert (other.members, other.own.share) == ({2}, 3)
     else:
         other.heard(1, gives, 1.0)
         other.heard(1, Installed((10, 1), (1, 2), (1, 2), 1), 1.0)
-        assert other.share == 1
+        assert other.own.share == 1
 
 
 def test_a_view_is_made_anew_if_it_is_lost_on_the_way_that_it_is_installed() -> None:
@@ -395,7 +395,7 @@ def test_a_view_is_made_anew_if_it_is_lost_on_the_way_that_it_is_installed() -> 
     pass_on(one, other, now_s=1.0)
     assert one.is_settled
     assert other.is_settled
-    assert (one.share, other.share) == (3, 3)
+    assert (one.own.share, other.own.share) == (3, 3)
 
 
 def test_a_silent_sibling_is_lost_unless_this_process_was_late() -> None:
@@ -446,7 +446,7 @@ def test_idle_servers_come_to_be_even_in_few_steps_and_stay_so(idle: dict[int, i
 def test_a_node_that_comes_late_has_its_part_if_nothing_happens_at_the_site() -> None:
     one = Siblings(1, 2, 4, 0.0)
     one.woke(ABSENT_S)
-    assert one.share == 4
+    assert one.own.share == 4
     other = Siblings(2, 2, 4, 2.0)
     for node, there in ((one, other), (other, one)):
         hello(node, there.number, view=there.view)
@@ -456,7 +456,7 @@ def test_a_node_that_comes_late_has_its_part_if_nothing_happens_at_the_site() ->
         for node in (one, other):
             node.demands(NO_DEMAND, now_s)
         pass_on(one, other, now_s=now_s)
-        assert (one.share, other.share) == shares
+        assert (one.own.share, other.own.share) == shares
 
 
 def test_servers_stay_where_they_are_while_anything_runs_at_the_site() -> None:
@@ -469,7 +469,7 @@ def test_servers_stay_where_they_are_while_anything_runs_at_the_site() -> None:
         other.demands(NO_DEMAND._replace(busy=1), now_s)
         one.demands(NO_DEMAND, now_s)
         pass_on(one, other, now_s=now_s)
-    assert (one.share, other.share) == (1, 5)
+    assert (one.own.share, other.own.share) == (1, 5)
 
 
 def test_nodes_that_all_leave_keep_their_servers() -> None:
@@ -482,7 +482,7 @@ def test_nodes_that_all_leave_keep_their_servers() -> None:
     for node in (one, other):
         node.demands(leaves, 1.1, gives_all=True)
     assert not any(isinstance(tell.message, Give) for node in (one, other) for tell in node.take())
-    assert (one.share, other.share) == (3, 3)
+    assert (one.own.share, other.own.share) == (3, 3)
 
 
 VIEWS = st.tuples(
@@ -513,7 +513,7 @@ def test_views_are_made_whatever_number_a_sibling_tells(number: int) -> None:
     assert one.is_settled
     assert other.is_settled
     assert 1 <= one.view[0] <= WHOLE_MAX
-    assert (one.share, other.share) == (3, 3)
+    assert (one.own.share, other.own.share) == (3, 3)
 
 
 @pytest.mark.timeout(0)

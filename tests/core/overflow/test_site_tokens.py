@@ -46,7 +46,7 @@ class Pair:
         return self.tell(place, ev.Arrived(ref, request, 60.0, ev.HOME), now_s)
 
     def shares(self):
-        return [unlike_servers(one.machine.servers).siblings.shares for one in self.nodes]
+        return [unlike_servers(one.machine.servers).siblings.own.by_class for one in self.nodes]
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_a_node_that_was_alone_has_all_tokens_until_others_are_heard():
     alone.tell(ev.SettingsChanged(nodes=2), 1.1)
     site = site_servers(alone.machine.servers)
     assert site is pool
-    assert site.siblings.shares == (3, 2)
-    assert site.siblings.limits.tokens == (3, 2), "whoever comes is to know"
+    assert site.siblings.own.by_class == (3, 2)
+    assert site.siblings.own.limits.tokens == (3, 2), "whoever comes is to know"
     alone.end(1, 1.2)
     assert (pool.jobs, pool.waiting) == (4, 0)

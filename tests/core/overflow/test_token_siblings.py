@@ -92,7 +92,7 @@ def test_tokens_are_conserved_while_nodes_die_leave_and_come_back(seed: int) -> 
 def test_nodes_that_were_cut_off_share_the_tokens_again(seed: int) -> None:
     site = play(seed, cuts=True)
     for kind, tokens in enumerate(site.layout.tokens):
-        held = [one.machine.classes[kind].share for one in site.alive if one.machine]
+        held = [one.machine.own.classes[kind].share for one in site.alive if one.machine]
         assert sum(held) <= tokens
 
 
@@ -127,16 +127,16 @@ def demands(
     """Tell a node of its pool. In each line of these one request has waited for so long."""
     ages_s = waiting or {}
     lines = tuple(
-        LineLoad(line in ages_s, 0, ages_s.get(line, 0.0)) for line in range(len(node.lines))
+        LineLoad(line in ages_s, 0, ages_s.get(line, 0.0)) for line in range(len(node.own.lines))
     )
-    busy_of = busy or tuple(0 for _ in node.classes)
+    busy_of = busy or tuple(0 for _ in node.own.classes)
     queue = len(ages_s), 0, sum(busy_of), max(ages_s.values(), default=0.0)
     node.demands(Demand(*queue, 0.0, True, False, 0.05, lines, busy_of, closed), now_s)
 
 
 def test_classes_with_one_token_begin_at_different_nodes() -> None:
     one, other = two_nodes((1, 1, 1, 3), (0, 1, 2, 3))
-    assert (one.shares, other.shares) == ((1, 0, 1, 1), (0, 1, 0, 2))
+    assert (one.own.by_class, other.own.by_class) == ((1, 0, 1, 1), (0, 1, 0, 2))
 
 
 def test_a_request_that_may_join_two_classes_is_given_one_token() -> None:
@@ -145,7 +145,7 @@ def test_a_request_that_may_join_two_classes_is_given_one_token() -> None:
     pass_on(one, other, now_s=1.0)
     demands(one, 1.0)
     pass_on(one, other, now_s=1.0)
-    assert (one.shares, other.shares) == ((0, 1), (2, 1))
+    assert (one.own.by_class, other.own.by_class) == ((0, 1), (2, 1))
 
 
 def test_a_token_goes_where_a_request_for_its_class_waits() -> None:
@@ -154,7 +154,7 @@ def test_a_token_goes_where_a_request_for_its_class_waits() -> None:
     pass_on(one, other, now_s=1.0)
     demands(one, 1.0)
     pass_on(one, other, now_s=1.0)
-    assert (one.shares, other.shares) == ((1, 0), (1, 2))
+    assert (one.own.by_class, other.own.by_class) == ((1, 0), (1, 2))
 
 
 def test_a_token_that_becomes_free_goes_to_the_older_request_for_its_class() -> None:
@@ -166,7 +166,7 @@ def test_a_token_that_becomes_free_goes_to_the_older_request_for_its_class() -> 
     assert not one.passes_over(0.49, 0.01, 1.0, 1), "by less than two departures"
     assert one.passes_over(0.4, 0.01, 1.0, 1)
     pass_on(one, other, now_s=1.0)
-    assert (one.shares, other.shares) == ((1, 0), (1, 2))
+    assert (one.own.by_class, other.own.by_class) == ((1, 0), (1, 2))
 
 
 def test_a_node_whose_servers_of_a_class_are_down_gets_none_of_its_tokens() -> None:
@@ -176,13 +176,13 @@ def test_a_node_whose_servers_of_a_class_are_down_gets_none_of_its_tokens() -> N
     pass_on(one, other, now_s=1.0)
     demands(one, 1.0)
     pass_on(one, other, now_s=1.0)
-    assert one.shares == (1, 1)
-    assert (one.classes[0].idle, one.classes[1].idle) == (0, 1)
+    assert one.own.by_class == (1, 1)
+    assert (one.own.classes[0].idle, one.own.classes[1].idle) == (0, 1)
     demands(one, 1.1, {0: 0.1}, busy=(1, 0))
     pass_on(one, other, now_s=1.1)
     demands(other, 1.1, closed=(0,))
     pass_on(one, other, now_s=1.1)
-    assert (one.shares, other.shares) == ((2, 1), (0, 1))
+    assert (one.own.by_class, other.own.by_class) == ((2, 1), (0, 1))
 
 
 def test_what_operators_say_at_one_node_holds_at_both_and_for_one_that_comes_later() -> None:
@@ -191,15 +191,15 @@ def test_what_operators_say_at_one_node_holds_at_both_and_for_one_that_comes_lat
     for node in (other, one):
         demands(node, 2.0)
         pass_on(one, other, now_s=2.0)
-    assert [one.shares[kind] + other.shares[kind] for kind in (0, 1)] == [1, 5]
-    assert one.limits == other.limits
-    assert one.limits is not None
-    assert one.limits.out == (3,)
+    assert [one.own.by_class[kind] + other.own.by_class[kind] for kind in (0, 1)] == [1, 5]
+    assert one.own.limits == other.own.limits
+    assert one.own.limits is not None
+    assert one.own.limits.out == (3,)
     one.limit((2, 5), (), 2.1)
     demands(one, 2.1)
     pass_on(one, other, now_s=2.1)
-    assert [one.shares[kind] + other.shares[kind] for kind in (0, 1)] == [2, 5]
-    assert (other.limits, other.servers) == (one.limits, 7)
+    assert [one.own.by_class[kind] + other.own.by_class[kind] for kind in (0, 1)] == [2, 5]
+    assert (other.own.limits, other.own.servers) == (one.own.limits, 7)
 
 
 def test_a_sibling_with_other_classes_is_not_believed() -> None:
@@ -212,7 +212,7 @@ def test_a_sibling_with_other_classes_is_not_believed() -> None:
     ):
         with pytest.raises(ValueError, match="other classes"):
             one.heard(2, message, 1.0)
-    assert one.shares == (1, 1)
+    assert one.own.by_class == (1, 1)
 
 
 @pytest.mark.timeout(0)

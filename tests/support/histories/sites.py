@@ -71,7 +71,7 @@ class SiteNode:
             if when_done is not None:
                 when_done()
             self.running -= 1
-            while self.waiting and self.running < self.machine.share:
+            while self.waiting and self.running < self.machine.own.share:
                 if not self.machine.passes_over(self._age_s(), 0.01, self.site.now_s):
                     self._begin()
             self.settle()
@@ -80,7 +80,7 @@ class SiteNode:
         """Serve the queue, tell the machine of it as a node does, and send what that says."""
         machine, now_s = self.machine, self.site.now_s
         assert machine is not None
-        while self.waiting and self.running < machine.share:
+        while self.waiting and self.running < machine.own.share:
             self._begin()
         waiting, age_s = len(self.waiting), self._age_s()
         if self.leaves or not machine.note(waiting, self.running, now_s):
@@ -100,7 +100,7 @@ class SiteNode:
         """It is true now, in all it says: all that waits is of neighbors."""
         assert self.machine is not None
         waiting = len(self.waiting)
-        idle = 0 if waiting else max(0, self.machine.share - self.running)
+        idle = 0 if waiting else max(0, self.machine.own.share - self.running)
         told = (load.waiting, load.foreign, load.idle, load.age_s, load.leaves)
         assert told == (waiting, waiting, idle, self._age_s(), self.leaves), told
 
@@ -294,7 +294,7 @@ class Site:
         shares, view = 0, None
         for node in self.members.values():
             if (machine := node.machine) is not None:
-                shares += machine.share
+                shares += machine.own.share
                 if machine.is_settled:
                     believed = view is None or view == machine.view
                     assert believed, "a name could have two owners that both believe it"
@@ -312,14 +312,14 @@ class Site:
             assert machine.members == alive == machine.up
             assert machine.owners == owners
         assert len({machine.view for machine in machines}) <= 1
-        assert sum(machine.share for machine in machines) <= self.servers
+        assert sum(machine.own.share for machine in machines) <= self.servers
         assert not any(node.waiting for node in self.alive), "a request waits for ever"
 
     def check_even(self) -> None:
         """After EVEN_S in which nothing came: no share is larger than another by more than one, and
         those that leave have none if others stay."""
         staying = [node for node in self.alive if not node.leaves] or self.alive
-        shares = [node.machine.share for node in staying if node.machine is not None]
+        shares = [node.machine.own.share for node in staying if node.machine is not None]
         assert sum(shares) == self.servers or not shares, (shares, self.servers)
         if all(not node.leaves for node in staying):
             assert not shares or max(shares) - min(shares) <= 1, shares

@@ -45,7 +45,7 @@ class TokenNode(SiteNode):
 
     def _free(self, kind: int) -> int:
         assert self.machine is not None
-        return self.machine.classes[kind].share - self.held[kind]
+        return self.machine.own.classes[kind].share - self.held[kind]
 
     def _serve(self, *, passes: bool = False) -> None:
         machine, now_s = self.machine, self.site.now_s
@@ -135,7 +135,7 @@ class TokenSite(Site):
                 assert sum(self._shares(kind)) <= tokens, self._shares(kind)
 
     def _shares(self, kind: int) -> Sequence[int]:
-        return [one.machine.classes[kind].share for one in self.members.values() if one.machine]
+        return [one.machine.own.classes[kind].share for one in self.members.values() if one.machine]
 
     @property
     def alive(self) -> list[SiteNode]:
@@ -151,7 +151,7 @@ class TokenSite(Site):
         staying = [node for node in self.alive if not node.leaves] or self.alive
         machines = [node.machine for node in staying if node.machine is not None]
         for kind, tokens in enumerate(self.layout.tokens):
-            shares = [machine.classes[kind].share for machine in machines]
+            shares = [machine.own.classes[kind].share for machine in machines]
             assert sum(shares) == tokens or not shares, (kind, shares, tokens)
             if shares and all(not node.leaves for node in staying):
                 assert max(shares) - min(shares) <= 1, (kind, shares)

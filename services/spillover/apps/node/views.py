@@ -442,7 +442,7 @@ def _site_state(shell: NodeShell) -> SiteState | None:
         node=siblings.number,
         nodes=siblings.nodes,
         members=sorted(siblings.members),
-        share=siblings.share,
+        share=siblings.own.share,
         busy=shell.machine.servers.busy,
         queue_length=shell.machine.queue_length,
     )

@@ -1,11 +1,13 @@
-"""The records of what the nodes of a site know of each other: the state of a node's pool, the
-knowledge about a sibling, and a node's share of one class of tokens (`siblings`).
+"""The records of what the nodes of a site know of each other: the state of a node's pool, and the
+knowledge about a sibling (`siblings`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from spillover.core.overflow.sibling_messages import LineLoad, SiblingLoad, SiblingMessage
 
@@ -55,32 +57,6 @@ class Demand(NamedTuple):
 
 
 NO_DEMAND = Demand(0, 0, 0, 0.0, 0.0, can_run=True, leaves=False, work_s=0.0)
-
-
-class ClassShare:
-    """The share of this node in the tokens of one class. Servers that are alike are one class."""
-
-    __slots__ = ("early", "idle", "lines", "servers", "servers_most", "share", "spare")
-
-    def __init__(self, servers: int, lines: tuple[int, ...]) -> None:
-        self.servers = servers
-        """The number of tokens that the site has."""
-        self.servers_most = servers
-        """The largest number that the site has had."""
-        self.lines = lines
-        """The lines that may use these tokens."""
-        self.share = 0
-        self.spare = 0
-        """The number of tokens that no node of the view has; 0 except at the node that has made
-        it."""
-        self.early = 0
-        """The number of tokens that were given in the view that is being made."""
-        self.idle = 0
-        """The number of idle tokens at the siblings with which this node shares."""
-
-    def use(self, servers: int) -> None:
-        """The site has so many tokens from now on."""
-        self.servers, self.servers_most = servers, max(servers, self.servers_most)
 
 
 class Sibling:
@@ -144,6 +120,18 @@ class Sibling:
             used = min(servers, self._unserved_in(load, line))
             self.given_of[line] += used
             servers -= used
+
+    def gives(self, servers: int, kind: int) -> None:
+        """Note that the sibling has given servers since it told its load."""
+        if (load := self.load) is None:
+            return
+        idle = max(0, load.idle - servers)
+        if not load.idle_of:
+            self.load = replace(load, idle=idle)
+            return
+        idle_of = list(load.idle_of)
+        idle_of[kind] = max(0, idle_of[kind] - servers)
+        self.load = replace(load, idle=idle, idle_of=tuple(idle_of))
 
     def idle_in(self, kind: int) -> int:
         """Returns how many tokens of this class are idle there."""

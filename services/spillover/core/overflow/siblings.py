@@ -1,4 +1,4 @@
-"""One node of a site of several: its share of the site's servers, and what it knows of the others.
+"""One node of a site of several: what it knows of the others, and the servers that it gives them.
 
 Theory of operation (decision 0049). Servers go to where requests wait, not requests to servers. A
 node with idle servers gives them to a sibling with waiting requests. A node whose own queue is
@@ -13,29 +13,27 @@ is sent: their sum is never above what the site has. A node that is only cut off
 goes on, and the others take it over all the same: as long as parts of a site do not hear each
 other, each may run up to `servers`. When they hear each other again, the shares are trimmed.
 
-Not here: requests, and how messages travel.
+Not here: which nodes share (`views`), the share of a node (`site_shares`), requests, and how
+messages travel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
-from spillover.core.overflow.sibling import ClassShare, Demand, Layout, Sibling, Tell
+from spillover.core.overflow.sibling import Demand, Layout, Sibling, Tell
 from spillover.core.overflow.sibling_messages import (
-    NO_VIEW,
     Frozen,
     Give,
     Installed,
     Limits,
     SiblingLoad,
     SiblingMessage,
-    is_later,
     number_after,
 )
-from spillover.core.overflow.views import Part, Views
-from spillover.policy.overflow.siblings import evened, goes_first, spread, trimmed
+from spillover.core.overflow.site_shares import SiteShares
+from spillover.core.overflow.views import Views
+from spillover.policy.overflow.siblings import evened, goes_first
 
 BEAT_S = 0.25
 """The longest time, in seconds, between two messages of a node on its load."""
@@ -51,9 +49,6 @@ QUIET_S = 1.0
 """The time, in seconds, for which nothing must have waited or run at a site before its servers are
 evenly divided. It is long beside what comes and goes: servers are to stay where the clients are."""
 
-ALIKE = ((0,),)
-"""The lines where servers are alike: one, for the one class."""
-
 FORM_ALIKE = "1.1"
 """The form of siblings (`Siblings.form`) whose servers are alike."""
 
@@ -66,19 +61,8 @@ class Siblings(Views):
     def __init__(
         self, number: int, nodes: int, servers: int, now_s: float, layout: Layout | None = None
     ) -> None:
-        super().__init__(number, nodes, now_s)
-        tokens, lines = ((servers,), ALIKE) if layout is None else layout
-        self.servers = sum(tokens)
-        self.lines = lines
-        self.classes = [
-            ClassShare(count, tuple(line for line, of in enumerate(lines) if kind in of))
-            for kind, count in enumerate(tokens)
-        ]
-        self._is_alike = layout is None
-        self.share = 0
-        """The number of servers of this node, or of tokens of all classes."""
-        self.limits: Limits | None = None
-        """The word of operators on the tokens of the site; None while there is none."""
+        super().__init__(number, nodes, SiteShares(servers, layout), now_s)
+        self._is_alike = self.own.is_alike
         self.load = 0.0
         """The work that clients of the others bring, as a share of the site's capacity."""
         self.waiting = 0
@@ -88,7 +72,7 @@ class Siblings(Views):
         """The number of those requests that neighbors have sent."""
         self.idle = 0
         """The number of idle servers at those siblings."""
-        self.waits = [(0, 0)] * len(lines)
+        self.waits = [(0, 0)] * len(self.own.lines)
         """The numbers of those requests, and of those that neighbors have sent, by line."""
         self._busy_s = now_s
         """The time when something was last under way at the site, as far as this node knows."""
@@ -98,22 +82,13 @@ class Siblings(Views):
     # --- what is known ------------------------------------------------------------------------
 
     @property
-    def _line_count(self) -> int:
-        return len(self.lines)
-
-    @property
-    def shares(self) -> tuple[int, ...]:
-        """Returns the share of this node, by class."""
-        return tuple([each.share for each in self.classes])
-
-    @property
     def form(self) -> str:
         """Returns the numbers of classes and of lines, which are the same at all nodes."""
-        return f"{len(self.classes)}.{len(self.lines)}"
+        return f"{len(self.own.classes)}.{len(self.own.lines)}"
 
     def busy_elsewhere(self, kind: int) -> int:
         """Returns how many tokens of this class are held at siblings, as far as is known."""
-        each = self.classes[kind]
+        each = self.own.classes[kind]
         return max(0, each.servers - each.share - each.idle)
 
     def _count(self) -> None:
@@ -129,14 +104,14 @@ class Siblings(Views):
                 idle += one.load.idle
         self.load, self.waiting, self.foreign, self.idle = load, waiting, foreign, idle
         if self._is_alike:
-            self.classes[0].idle = idle
+            self.own.classes[0].idle = idle
         else:
             self._count_parts()
 
     def _count_parts(self) -> None:
         """Add up by class and by line what the others have told."""
         there = [one for sibling, one in self.known.items() if self._may_give(sibling, one)]
-        for kind, each in enumerate(self.classes):
+        for kind, each in enumerate(self.own.classes):
             each.idle = sum([one.idle_in(kind) for one in there])
         loads = [one.load for one in there if one.load is not None]
         self.waits = [
@@ -144,7 +119,7 @@ class Siblings(Views):
                 sum([one.unserved_at((line,)) for one in there]),
                 sum([load.lines[line].foreign for load in loads]),
             )
-            for line in range(len(self.lines))
+            for line in range(len(self.own.lines))
         ]
 
     # --- what happens -------------------------------------------------------------------------
@@ -157,7 +132,7 @@ class Siblings(Views):
 
     def _fits(self, message: SiblingMessage) -> bool:
         """Returns whether the message tells of the classes and lines that there are."""
-        count, lines = (0, 0) if self._is_alike else (len(self.classes), len(self.lines))
+        count, lines = (0, 0) if self._is_alike else (len(self.own.classes), len(self.own.lines))
         match message:
             case SiblingLoad():
                 is_like = len(message.lines) == lines and len(message.idle_of) == count
@@ -167,14 +142,13 @@ class Siblings(Views):
                 is_like = limits is None or len(limits.tokens) == count
                 return len(message.share_of) == count and is_like
             case Give():
-                return message.kind < len(self.classes)
+                return message.kind < len(self.own.classes)
             case _:
                 return True
 
     def use(self, servers: int, now_s: float) -> None:
         """The site has so many servers from now on."""
-        self.servers = servers
-        self.classes[0].use(servers)
+        self.own.use(servers)
         if self.number == min(self.up):
             self._doubts = True  # they are counted anew
             self._see(now_s)
@@ -182,29 +156,19 @@ class Siblings(Views):
     def limit(self, tokens: Sequence[int], out: Sequence[int], now_s: float) -> None:
         """The site has so many tokens from now on, by class, and these servers are out, by the word
         of operators at this node. Each node goes by it once the next view is installed."""
-        number = 0 if self.limits is None else self.limits.at[0]
+        number = 0 if self.own.limits is None else self.own.limits.at[0]
         word = Limits((number_after(number), self.number), tuple(tokens), tuple(out))
-        self._go_by(word)
+        self.own.go_by(word)
         self._doubts = True  # so that a view is made, and shares are told anew
         self._see(now_s)
-
-    def _go_by(self, limits: Limits | None) -> None:
-        """Go by the word of operators, unless a later one is known."""
-        own = NO_VIEW if self.limits is None else self.limits.at
-        if limits is None or not is_later(limits.at, own):
-            return
-        self.limits = limits
-        for each, tokens in zip(self.classes, limits.tokens, strict=True):
-            each.use(tokens)
-        self.servers = sum(limits.tokens)
 
     def passes_over(self, age_s: float, departure_s: float, now_s: float, kind: int = 0) -> bool:
         """Returns whether a server that has become free goes to a sibling, where a request has
         waited longer than `age_s`, which is how long the oldest one here has. The server, or token
         of this class, is given then."""
-        if not self.waiting or not self.is_settled or not self.classes[kind].share:
+        if not self.waiting or not self.is_settled or not self.own.classes[kind].share:
             return False
-        oldest_s, oldest, lines = age_s, None, self.classes[kind].lines
+        oldest_s, oldest, lines = age_s, None, self.own.classes[kind].lines
         for sibling, one in self.known.items():
             if one.load is None or one.given or not one.unserved_at(lines):
                 continue
@@ -224,11 +188,11 @@ class Siblings(Views):
         told = self._told
         if self._is_news or told is None:
             return False
-        idle = 0 if waiting or self.share <= busy else self.share - busy
+        idle = 0 if waiting or self.own.share <= busy else self.own.share - busy
         self._tell_s = self._told_s + _pause_s(told, waiting, idle)
         if now_s >= self._tell_s or (idle and self.waiting):
             return False
-        if waiting or self.waiting or idle + self.idle < self.servers:
+        if waiting or self.waiting or idle + self.idle < self.own.servers:
             self._busy_s = now_s
             return True
         return now_s < self._busy_s + QUIET_S
@@ -241,7 +205,7 @@ class Siblings(Views):
         self._tell_s = self._told_s + _pause_of_s(told.idle_of, idle_of)
         if now_s >= self._tell_s:
             return False
-        if sum(idle_of) + self.idle < self.servers:
+        if sum(idle_of) + self.idle < self.own.servers:
             self._busy_s = now_s
             return True
         return now_s < self._busy_s + QUIET_S
@@ -253,7 +217,7 @@ class Siblings(Views):
         if has_turned:
             self._see(now_s)
         if self.is_settled:
-            for kind in range(len(self.classes)):
+            for kind in range(len(self.own.classes)):
                 self._give_idle(kind, gives_all=gives_all)
             self._even_out(now_s)
         self._tell_if_due(now_s)
@@ -272,26 +236,13 @@ class Siblings(Views):
 
     def begin_alone(self, now_s: float) -> None:
         """Have all servers, and a view without others: this node was the only one until now."""
-        for each in self.classes:
-            each.share = each.servers
-        self._add_up()
+        self.own.have_all()
         self._begin_alone(now_s)
 
     # --- servers ------------------------------------------------------------------------------
 
-    def _add_up(self) -> None:
-        """Add up the shares, as one has changed."""
-        self.share = sum([each.share for each in self.classes])
-        self._spare = sum([each.spare for each in self.classes])
-
-    def _share_max(self, each: ClassShare) -> int:
-        """Returns the largest share that is believed, whatever a sibling tells. The shares of nodes
-        that were cut off from each other may add up to more than `servers`, and siblings may go by
-        another number."""
-        return each.servers * max(self.nodes, len(self.members))
-
     def _own_idle(self, kind: int) -> int:
-        demand, share = self._demand, self.classes[kind].share
+        demand, share = self._demand, self.own.classes[kind].share
         if not self._is_alike:
             busy = demand.busy_of[kind] if demand.busy_of else 0
             return max(0, share - busy)
@@ -305,11 +256,11 @@ class Siblings(Views):
         if self._is_alike:
             return demand.waiting > 0
         return bool(demand.lines) and any(
-            demand.lines[line].waiting for line in self.classes[kind].lines
+            demand.lines[line].waiting for line in self.own.classes[kind].lines
         )
 
     def _give_idle(self, kind: int, *, gives_all: bool) -> None:
-        idle, lines = self._own_idle(kind), self.classes[kind].lines
+        idle, lines = self._own_idle(kind), self.own.classes[kind].lines
         while idle and (there := self._neediest(kind)) is not None:
             count = min(idle, self.known[there].unserved_at(lines))
             self._give(there, count, kind)
@@ -331,8 +282,8 @@ class Siblings(Views):
         A node that has come late has no servers otherwise until it needs them. That nothing is
         under way is seen from the sum: a server that runs something is idle at no node.
         """
-        own = [self._own_idle(kind) for kind in range(len(self.classes))]
-        if self._demand.waiting or self.waiting or sum(own) + self.idle < self.servers:
+        own = [self._own_idle(kind) for kind in range(len(self.own.classes))]
+        if self._demand.waiting or self.waiting or sum(own) + self.idle < self.own.servers:
             self._busy_s = now_s
             return
         if now_s < self._busy_s + QUIET_S:
@@ -351,7 +302,7 @@ class Siblings(Views):
         }
 
     def _neediest(self, kind: int) -> int | None:
-        best, most, lines = None, 0, self.classes[kind].lines
+        best, most, lines = None, 0, self.own.classes[kind].lines
         for sibling, one in self.known.items():
             if one.load is None or not one.load.waiting:
                 continue  # as is mostly so
@@ -372,67 +323,10 @@ class Siblings(Views):
         return one.load is not None and kind not in one.load.closed
 
     def _give(self, sibling: int, servers: int, kind: int) -> None:
-        each = self.classes[kind]
-        each.share -= servers
-        self.share -= servers
-        self.known[sibling].gets(servers, each.lines)
+        self.own.give(servers, kind)
+        self.known[sibling].gets(servers, self.own.classes[kind].lines)
         self._count()
         self._tells.append(Tell(sibling, Give(self.view, servers, kind)))
-
-    def _given(self, one: Sibling, message: Give) -> None:
-        each = self.classes[message.kind]
-        if self.is_settled and message.view == self.view:
-            each.share = min(each.share + message.servers, self._share_max(each))
-            self._add_up()
-            if one.load is not None:
-                one.load = _less_idle(one.load, message)
-        elif message.view == self._promised and not self._answers:
-            each.early += message.servers  # the giver has installed the view sooner
-
-    # --- shares in views ----------------------------------------------------------------------
-
-    def _forget_early(self) -> None:
-        for each in self.classes:
-            each.early = 0
-
-    def _part(self) -> Part:
-        return Part(self.share, () if self._is_alike else self.shares, self.limits)
-
-    def _divide(self, answers: Sequence[Frozen], *, whole: bool) -> tuple[list[Part], list[int]]:
-        for one in answers:
-            self._go_by(one.limits)
-        shares_of, left = [], []
-        for kind, each in enumerate(self.classes):
-            told = [one.share_of[kind] if one.share_of else one.share for one in answers]
-            shares = trimmed([min(share, each.servers) for share in told], each.servers)
-            spare = each.servers - sum(shares)
-            if whole:
-                # Classes begin at different nodes: few of them may have a token for each node.
-                shares, spare = spread(shares, spare, first=kind), 0
-            shares_of.append(shares)
-            left.append(spare)
-        parts = [
-            Part(sum(share_of), () if self._is_alike else share_of, self.limits)
-            for share_of in zip(*shares_of, strict=True)
-        ]
-        return parts, left
-
-    def _use_part(self, message: Installed) -> None:
-        self._go_by(message.limits)
-        for each, share in zip(self.classes, message.share_of or (message.share,), strict=True):
-            each.share = min(share + each.early, self._share_max(each))
-        self._add_up()
-
-    def _keep_spare(self, spare: Sequence[int]) -> None:
-        for kind, each in enumerate(self.classes):
-            each.spare = spare[kind] if spare else 0
-        self._add_up()
-
-    def _hand_out(self) -> None:
-        for each in self.classes:
-            each.share += each.spare
-            each.spare = 0
-        self._add_up()
 
     # --- the load -----------------------------------------------------------------------------
 
@@ -440,10 +334,10 @@ class Siblings(Views):
         """Returns how many servers are idle, by class, that could run something here."""
         demand = self._demand
         if not demand.can_run:
-            return [0] * len(self.classes)
+            return [0] * len(self.own.classes)
         return [
             0 if kind in demand.closed else self._own_idle(kind)
-            for kind in range(len(self.classes))
+            for kind in range(len(self.own.classes))
         ]
 
     def _tell_at_s(self, idle_of: Sequence[int]) -> float:
@@ -478,13 +372,6 @@ class Siblings(Views):
         for other in sorted((self._all | self.known.keys()) - {self.number}):
             self._tells.append(Tell(other, self._told))
 
-    def check(self) -> None:
-        """Raise AssertionError if the state contradicts itself."""
-        super().check()
-        for each in self.classes:
-            assert 0 <= each.share <= each.servers_most * (1 + len(self.known))
-        assert self.share == sum(self.shares)
-
 
 def _pause_s(told: SiblingLoad, waiting: int, idle: int) -> float:
     """Returns how long after this was told the load is told anew, if so many wait and are idle
@@ -501,13 +388,3 @@ def _pause_of_s(told: Sequence[int], idle: Sequence[int]) -> float:
         return TELL_S
     is_same = all(before == now for before, now in zip(told, idle, strict=True))
     return BEAT_S if is_same else IDLE_TELL_S
-
-
-def _less_idle(load: SiblingLoad, message: Give) -> SiblingLoad:
-    """Returns the load of a node that has given servers since it told that."""
-    idle = max(0, load.idle - message.servers)
-    if not load.idle_of:
-        return replace(load, idle=idle)
-    idle_of = list(load.idle_of)
-    idle_of[message.kind] = max(0, idle_of[message.kind] - message.servers)
-    return replace(load, idle=idle, idle_of=tuple(idle_of))

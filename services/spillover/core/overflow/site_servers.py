@@ -27,7 +27,7 @@ class SiteServers(FifoServers):
     def __init__(self, siblings: Siblings, service_s: float, delivery_s: float) -> None:
         super().__init__(0, service_s, delivery_s)
         self.siblings = siblings
-        self.up = siblings.servers
+        self.up = siblings.own.servers
 
     @classmethod
     def of(cls, pool: FifoServers, siblings: Siblings) -> SiteServers:
@@ -96,7 +96,7 @@ class SiteServers(FifoServers):
 
     def take_share(self) -> bool:
         """Adjusts the pool to its share. Returns whether there are more servers than before."""
-        had, self.total = self.total, self.siblings.share
+        had, self.total = self.total, self.siblings.own.share
         return self.total > had
 
     def seats(self, _: Visit) -> bool:
@@ -104,7 +104,7 @@ class SiteServers(FifoServers):
 
     def pop(self) -> Visit | None:
         while self.waiting and self.may_start(self._oldest()) and self._passes_over():
-            self.total = self.siblings.share
+            self.total = self.siblings.own.share
         return super().pop()
 
     def _oldest(self) -> Visit:
@@ -161,6 +161,6 @@ class SiteServers(FifoServers):
     def check(self) -> None:
         assert self.busy >= 0
         assert len(self._fifo) == self.waiting, (len(self._fifo), self.waiting)
-        assert self.total == self.siblings.share, (self.total, self.siblings.share)
+        assert self.total == self.siblings.own.share, (self.total, self.siblings.own.share)
         assert not (super().ready and self.waiting), "a request waits although a server is free"
         self.siblings.check()

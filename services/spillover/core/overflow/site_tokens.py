@@ -55,7 +55,7 @@ class SiteTokens(TokenServers[Visit]):
         self.siblings = siblings
         self._went_by = None
         self._took = Work(self.service_s)
-        lines = {classes: line for line, classes in enumerate(siblings.lines)}
+        lines = {classes: line for line, classes in enumerate(siblings.own.lines)}
         self._line_of = {
             kind.number: lines[tuple(sorted(kind.classes))] for kind in self.kinds.values()
         }
@@ -74,9 +74,8 @@ class SiteTokens(TokenServers[Visit]):
         self._reach = {}
         for fitting in self._fittings:
             classes = fitting.serves
-            lines = [
-                line for line, of in enumerate(self.siblings.lines) if not classes.isdisjoint(of)
-            ]
+            every_line = enumerate(self.siblings.own.lines)
+            lines = [line for line, of in every_line if not classes.isdisjoint(of)]
             self._reach[fitting] = tuple(lines), tuple(sorted(classes))
         self.siblings.has_news()
 
@@ -117,7 +116,7 @@ class SiteTokens(TokenServers[Visit]):
 
     def site_limit(self, kind: int) -> int:
         """Returns how many tokens of this class the site has."""
-        return self.siblings.classes[kind].servers
+        return self.siblings.own.classes[kind].servers
 
     def lines_elsewhere(self, fitting: Fitting[Visit]) -> tuple[int, int]:
         """Returns how many requests wait at siblings that could use one of these servers, and how
@@ -134,7 +133,7 @@ class SiteTokens(TokenServers[Visit]):
         could start here, besides those that wait for these servers."""
         if self.down or self.resting:
             return False
-        idle = sum([self.siblings.classes[kind].idle for kind in classes if self._taking[kind]])
+        idle = sum([self.siblings.own.classes[kind].idle for kind in classes if self._taking[kind]])
         return idle > fitting.waiting
 
     # --- tokens ---------------------------------------------------------------------------------
@@ -149,10 +148,10 @@ class SiteTokens(TokenServers[Visit]):
         """Adjusts the bucket to the share. Returns whether there are more tokens than before, or
         servers have been taken out or back in."""
         siblings, bucket, has_grown = self.siblings, self.bucket, False
-        if siblings.limits is not self._went_by:
-            self._went_by, has_grown = siblings.limits, True
-            self._go_by(siblings.limits)
-        for kind, each in enumerate(siblings.classes):
+        if siblings.own.limits is not self._went_by:
+            self._went_by, has_grown = siblings.own.limits, True
+            self._go_by(siblings.own.limits)
+        for kind, each in enumerate(siblings.own.classes):
             if (had := bucket.limit(kind)) != each.share:
                 bucket.set_limit(kind, each.share, self.now_s)
                 has_grown |= each.share > had
@@ -186,7 +185,7 @@ class SiteTokens(TokenServers[Visit]):
         age_s, departure_s = self._age_s(visit), self.kind_of(visit).fitting.departure_s
         if not self.siblings.passes_over(age_s, departure_s, self.now_s, kind):
             return False
-        self.bucket.set_limit(kind, self.siblings.classes[kind].share, self.now_s)
+        self.bucket.set_limit(kind, self.siblings.own.classes[kind].share, self.now_s)
         return True
 
     def served(self, ref: int, service_s: float) -> None:
@@ -223,7 +222,7 @@ class SiteTokens(TokenServers[Visit]):
 
     def _line_loads(self) -> tuple[LineLoad, ...]:
         """Returns what waits here for tokens, by line."""
-        loads = [(0, 0, 0.0)] * len(self.siblings.lines)
+        loads = [(0, 0, 0.0)] * len(self.siblings.own.lines)
         if not self.blocked.count:
             return tuple([LineLoad(*load) for load in loads])
         for number, line in self._line_of.items():
@@ -240,7 +239,7 @@ class SiteTokens(TokenServers[Visit]):
         are known, and this node's share of them; jobs and what is blocked are this node's."""
         told = super().told()
         for kind, each in enumerate(told["classes"]):
-            shared = self.siblings.classes[kind]
+            shared = self.siblings.own.classes[kind]
             each["share"], each["limit"] = each["limit"], shared.servers
             each["available"] += shared.idle
             there = shared.servers + each["retiring"] - each["available"] - each["out"]
@@ -252,7 +251,7 @@ class SiteTokens(TokenServers[Visit]):
     def check(self) -> None:
         super().check()
         shares = [self.bucket.limit(kind) for kind in range(len(self.class_ids))]
-        assert shares == list(self.siblings.shares), (shares, self.siblings.shares)
+        assert shares == list(self.siblings.own.by_class), (shares, self.siblings.own.by_class)
         self.siblings.check()
 
 

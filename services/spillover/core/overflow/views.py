@@ -10,15 +10,14 @@ Views know nothing of configurations. A node that has left the site (its number 
 drains, gives its servers away, and is in the views as long as it is heard. A node that is new to
 the site is in the next view once it is heard.
 
-Not here: what shares are of, and how they change in a view (`siblings`).
+Not here: the share of a node (`site_shares`), and how shares change in a view (`siblings`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -28,7 +27,6 @@ from spillover.core.overflow.sibling_messages import (
     Frozen,
     Give,
     Installed,
-    Limits,
     Prepare,
     SiblingLoad,
     SiblingMessage,
@@ -37,6 +35,7 @@ from spillover.core.overflow.sibling_messages import (
     later,
     number_after,
 )
+from spillover.core.overflow.site_shares import SiteShares
 
 SILENCE_S = 1.0
 """The time, in seconds, after which a silent sibling is lost."""
@@ -53,14 +52,6 @@ RECONNECT_S = 0.5
 """The time, in seconds, for which no view is made without a node whose stream has ended, unless
 nothing listens there any more. The stream may be open again by then, and the node has its share all
 the while."""
-
-
-class Part(NamedTuple):
-    """The share of one node in a view, as it is told."""
-
-    share: int
-    share_of: tuple[int, ...] = ()
-    limits: Limits | None = None
 
 
 class Patience:
@@ -102,8 +93,10 @@ class Views:
     """The views of node `number` of a site whose nodes are counted from 1 to `nodes`. The shell
     passes in what comes (`heard`) and which connections break (`lost`)."""
 
-    def __init__(self, number: int, nodes: int, now_s: float) -> None:
+    def __init__(self, number: int, nodes: int, own: SiteShares, now_s: float) -> None:
         assert number >= 1
+        self.own = own
+        """The share of this node."""
         self.number, self.nodes = number, nodes
         self._nodes_most = nodes
         """The largest number of nodes that any configuration has had by which this node went."""
@@ -136,11 +129,8 @@ class Views:
         """Whether a stream to or from a node of the view has broken. Servers that were given on it
         may belong to nobody, and are to be counted anew."""
         self._is_fresh = True
-        self._spare = 0
-        """The number of servers that no node of the view has; 0 except at the node that has made
-        it."""
         self._spare_from_s = now_s + ABSENT_S
-        """The time when the work of those who had them is over."""
+        """The time when the work is over of those who had the servers that are spare."""
         self.is_closed = False
         """Whether the node has drained and closes its door. It takes no names any more, and only
         waits for what siblings answer its own clients. The shell sets this."""
@@ -209,7 +199,7 @@ class Views:
     def next_deadline(self) -> float:
         """Returns the time when something is due. It is asked for after each event."""
         due_s = min(self._silence_s, self._tell_s)
-        if self._spare and self._is_counted:
+        if self.own.spare and self._is_counted:
             due_s = min(due_s, self._spare_from_s)
         if self._patience.waits_until_s > -math.inf:
             return min(due_s, self._patience.waits_until_s)
@@ -219,44 +209,8 @@ class Views:
         """Note that the pool has changed otherwise than by what it runs: `demands` is next."""
         self._is_news = True
 
-    # --- what shares are of -------------------------------------------------------------------
-
-    @property
-    def _line_count(self) -> int:
-        """Returns how many lines each node tells of."""
-        raise NotImplementedError
-
     def _count(self) -> None:
         """Add up what the others have told, as that has changed, or as others are heard."""
-        raise NotImplementedError
-
-    def _given(self, one: Sibling, message: Give) -> None:
-        """Take servers that a sibling has given."""
-        raise NotImplementedError
-
-    def _forget_early(self) -> None:
-        """Forget servers that were given in a view that is made no more."""
-        raise NotImplementedError
-
-    def _part(self) -> Part:
-        """Returns the share of this node."""
-        raise NotImplementedError
-
-    def _divide(self, answers: Sequence[Frozen], *, whole: bool) -> tuple[list[Part], list[int]]:
-        """Returns the shares of the nodes that have answered so, and what is left of each class.
-        Nothing is left where the servers that no node has can be divided, too (`whole`)."""
-        raise NotImplementedError
-
-    def _use_part(self, message: Installed) -> None:
-        """Have the share that a view gives to this node."""
-        raise NotImplementedError
-
-    def _keep_spare(self, spare: Sequence[int]) -> None:
-        """Keep the servers that no node has until they are handed out."""
-        raise NotImplementedError
-
-    def _hand_out(self) -> None:
-        """Have the servers that no node has, as they are in use no more."""
         raise NotImplementedError
 
     # --- what happens -------------------------------------------------------------------------
@@ -265,7 +219,7 @@ class Views:
         """Take in what a sibling says."""
         one = self.known.get(sender)
         if one is None:
-            one = self.known[sender] = Sibling(now_s, self._line_count)
+            one = self.known[sender] = Sibling(now_s, len(self.own.lines))
             self._hears = tuple(sorted(self.known))
             self._unmet -= {sender}
         one.heard_s = now_s
@@ -280,8 +234,11 @@ class Views:
                 self._answered(sender, one, message)
             case Installed() if message.view == self._promised and not self._answers:
                 self._install(message, now_s)
-            case Give():
-                self._given(one, message)
+            case Give() if self.is_settled and message.view == self.view:
+                self.own.take(message, self._nodes_there)
+                one.gives(message.servers, message.kind)
+            case Give() if message.view == self._promised and not self._answers:
+                self.own.take_early(message)
             case _:
                 pass  # it is of another view: the servers are counted anew
         self._count()
@@ -341,6 +298,11 @@ class Views:
         return frozenset(range(1, self._nodes_most + 1))
 
     @property
+    def _nodes_there(self) -> int:
+        """Returns how many nodes may have a share, at most."""
+        return max(self.nodes, len(self.members))
+
+    @property
     def _told_view(self) -> View:
         return NO_VIEW if self._doubts else self._promised
 
@@ -363,9 +325,8 @@ class Views:
         elif self.number != min(up):  # it makes the next one
             self._answers = {}
             self._patience.end()
-        if self._spare and self._is_counted and now_s >= self._spare_from_s:
-            self._hand_out()
-            self._spare = 0
+        if self.own.spare and self._is_counted and now_s >= self._spare_from_s:
+            self.own.hand_out()
         self._is_news = True
 
     @property
@@ -411,7 +372,7 @@ class Views:
         self._latest = number_after(later(self._promised, self._latest)[0]), self.number
         self._promised, self._wanted = self._latest, nodes
         self._doubts = False
-        self._forget_early()
+        self.own.forget_early()
         self._answers, self._retry_s = {self.number: self._frozen(now_s)}, now_s + RETRY_S
         self._asks = [
             Tell(other, Prepare(self._promised)) for other in sorted(nodes - {self.number})
@@ -427,8 +388,8 @@ class Views:
                 self._tells.append(Tell(sender, self._frozen(now_s)))
             return
         self._promised, self._answers, self._doubts = message.view, {}, False
-        self._keep_spare(())
-        self._forget_early()
+        self.own.keep_spare(())
+        self.own.forget_early()
         self._tells.append(Tell(sender, self._frozen(now_s)))
 
     def _answered(self, sender: int, one: Sibling, message: Frozen) -> None:
@@ -440,7 +401,7 @@ class Views:
             one.load = replace(one.load, view=message.view, leaves=message.leaves)
 
     def _frozen(self, now_s: float) -> Frozen:
-        part, busy_for_s = self._part(), max(0.0, self._spare_from_s - now_s)
+        part, busy_for_s = self.own.part(), max(0.0, self._spare_from_s - now_s)
         told = (self._promised, part.share, self._is_fresh, busy_for_s, self._demand.leaves)
         return Frozen(*told, part.share_of, part.limits)
 
@@ -453,7 +414,7 @@ class Views:
         waits = [one.busy_for_s for one in answers if not (is_whole and one.is_fresh)]
         self._spare_from_s = now_s + max(waits, default=0.0)
         owners = tuple(sorted(_owners({one: self._answers[one].leaves for one in members})))
-        parts, spare = self._divide(answers, whole=now_s >= self._spare_from_s)
+        parts, spare = self.own.divide(answers, whole=now_s >= self._spare_from_s)
         self._answers = {}
         for member, part in zip(members, parts, strict=True):
             installed = Installed(self._promised, members, owners, *part)
@@ -461,14 +422,14 @@ class Views:
                 self._install(installed, now_s)
             else:
                 self._tells.append(Tell(member, installed))
-        self._keep_spare(spare)
+        self.own.keep_spare(spare)
 
     def _install(self, message: Installed, now_s: float) -> None:
         self.view, self.members = message.view, frozenset(message.members)
         self.owners = frozenset(message.owners)
         self._unmet = self.members - self.known.keys() - {self.number}
-        self._use_part(message)
-        self._keep_spare(())
+        self.own.use_part(message, self._nodes_there)
+        self.own.keep_spare(())
         self._is_fresh = False
         self.viewed_s, self._retry_s = now_s, math.inf
         for one in self.known.values():
@@ -477,6 +438,7 @@ class Views:
 
     def check(self) -> None:
         """Raise AssertionError if the state contradicts itself."""
+        self.own.check(len(self.known))
         assert not is_later(self.view, self._promised)
         assert not self._answers or self._promised[1] == self.number
         assert self.number not in self.known

@@ -346,13 +346,13 @@ class Checker:
         sites = [pool.siblings for pool in pools if pool is not None]
         views = {one.view for one in sites if one.is_settled}
         # Each node goes by another word of operators until the next view.
-        classes = zip(*[one.classes for one in sites], strict=True)
+        classes = zip(*[one.own.classes for one in sites], strict=True)
         exceeds = any(
             sum(each.share for each in shares) > max(each.servers_most for each in shares)
             for shares in classes
         )
         if node.id not in self._doubtful and (exceeds or len(views) > 1):
-            what = f"the shares are {[one.shares for one in sites]}, in views {sorted(views)}"
+            what = f"the shares are {[one.own.by_class for one in sites]}, in views {sorted(views)}"
             self._fail(what, now_s, node)
 
     # --- the end ------------------------------------------------------------------------------

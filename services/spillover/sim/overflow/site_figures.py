@@ -62,10 +62,10 @@ class SiteFigures:
 
 def _share(node: FaultyCluster) -> int:
     site = site_servers(node.machine.servers)
-    return site.siblings.share if node.alive and site is not None else 0
+    return site.siblings.own.share if node.alive and site is not None else 0
 
 
 def _servers(node: FaultyCluster) -> int:
     """Returns how many servers, or tokens, the site of this node has."""
     site = site_servers(node.machine.servers)
-    return node.machine.settings.servers if site is None else site.siblings.servers
+    return node.machine.settings.servers if site is None else site.siblings.own.servers
