@@ -235,6 +235,29 @@ def test_idle_servers_go_where_requests_wait_and_no_more_of_them() -> None:
     assert (one.own.share, other.own.share) == (1, 5)
 
 
+def test_a_node_that_can_run_nothing_gives_its_servers_away() -> None:
+    one, other = two_nodes(6)
+    other.demands(NO_DEMAND._replace(can_run=False, closed=(0,)), 1.0)
+    pass_on(one, other, now_s=1.0)
+    assert (one.own.share, other.own.share) == (6, 0)
+    one.demands(NO_DEMAND._replace(can_run=False, closed=(0,)), 1.1)
+    pass_on(one, other, now_s=1.1)
+    assert (one.own.share, other.own.share) == (6, 0), "none is better off"
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_site_that_gets_more_servers_has_them_all_whoever_knows_first(first: int) -> None:
+    nodes = two_nodes(4)
+    for step, place in enumerate((first, 1 - first)):
+        now_s = 1.0 + step
+        nodes[place].use(100, now_s)
+        for _ in range(2):
+            for node in nodes:
+                node.demands(NO_DEMAND, now_s)
+            pass_on(*nodes, now_s=now_s)
+    assert [node.own.share for node in nodes] == [50, 50]
+
+
 def test_a_server_that_becomes_free_goes_to_what_has_waited_longer() -> None:
     one, other = two_nodes(6)
     other.demands(NO_DEMAND._replace(waiting=2, busy=3, age_s=0.5), 1.0)

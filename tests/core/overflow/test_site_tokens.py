@@ -113,6 +113,8 @@ def test_a_server_that_an_operator_takes_out_takes_nothing_at_any_node(pair):
     for node in two.nodes:
         states = [each.state for each in unlike_servers(node.machine.servers).servers]
         assert states == ["up", "out"]
+        told = unlike_servers(node.machine.servers).told()["classes"]
+        assert [each["held"] for each in told] == [0, 0]
     assert sum(of_x for of_x, _ in two.shares()) == 1
     assert not started(two.arrive(0, 1, "of_y", 2.1))
 

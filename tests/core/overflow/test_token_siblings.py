@@ -36,7 +36,8 @@ def layout_from(random: Random, nodes: int) -> Layout:
     lines = {(kind,) for kind in range(classes)}
     for _ in range(random.randint(0, 2)):
         lines.add(tuple(kind for kind in range(classes) if random.random() < 0.6) or (0,))
-    return Layout(tuple(tokens), tuple(random.sample(sorted(lines), len(lines))))
+    names = tuple(map(str, range(len(tokens))))
+    return Layout(names, tuple(tokens), tuple(random.sample(sorted(lines), len(lines))))
 
 
 def happens(site: TokenSite, random: Random, *, cuts: bool) -> None:
@@ -98,7 +99,7 @@ def test_nodes_that_were_cut_off_share_the_tokens_again(seed: int) -> None:
 
 def two_nodes(tokens: tuple[int, ...], *lines: tuple[int, ...]) -> tuple[Siblings, Siblings]:
     """Two nodes that have just begun to share, at both of which nothing waits or runs."""
-    layout = Layout(tokens, lines)
+    layout = Layout(tuple(map(str, range(len(tokens)))), tokens, lines)
     one, other = Siblings(1, 2, 0, 0.0, layout), Siblings(2, 2, 0, 0.0, layout)
     idle = tuple(0 for _ in tokens)
     for node, there in ((one, 2), (other, 1)):
@@ -169,20 +170,48 @@ def test_a_token_that_becomes_free_goes_to_the_older_request_for_its_class() -> 
     assert (one.own.by_class, other.own.by_class) == ((1, 0), (1, 2))
 
 
-def test_a_node_whose_servers_of_a_class_are_down_gets_none_of_its_tokens() -> None:
-    """It tells no idle ones either, and gives its own away where they are of use."""
+def test_a_node_whose_servers_of_a_class_are_down_gives_its_tokens_away() -> None:
+    """It does so though nothing waits: what comes to its sibling may not be let wait."""
     one, other = two_nodes((2, 2), (0,))
     demands(other, 1.0, {0: 0.5}, closed=(0,))
     pass_on(one, other, now_s=1.0)
     demands(one, 1.0)
     pass_on(one, other, now_s=1.0)
-    assert one.own.by_class == (1, 1)
-    assert (one.own.classes[0].idle, one.own.classes[1].idle) == (0, 1)
-    demands(one, 1.1, {0: 0.1}, busy=(1, 0))
-    pass_on(one, other, now_s=1.1)
-    demands(other, 1.1, closed=(0,))
-    pass_on(one, other, now_s=1.1)
     assert (one.own.by_class, other.own.by_class) == ((2, 1), (0, 1))
+    assert (one.own.classes[0].idle, one.own.classes[1].idle) == (0, 1)
+    demands(one, 1.1, closed=(0,))
+    pass_on(one, other, now_s=1.1)
+    assert one.own.by_class == (2, 1), "they are of use to nobody"
+
+
+def test_a_node_with_an_idle_token_is_given_none_of_its_class() -> None:
+    """What waits there does so for another class: servers of that one have refused it."""
+    one, other = two_nodes((2, 2), (0, 1))
+    demands(other, 1.0, {0: 0.5}, busy=(0, 1))
+    pass_on(one, other, now_s=1.0)
+    demands(one, 1.0, busy=(0, 1))
+    assert not one.passes_over(0.1, 0.01, 1.0, 0)
+    pass_on(one, other, now_s=1.0)
+    assert (one.own.by_class, other.own.by_class) == ((1, 1), (1, 1))
+
+
+def test_tokens_in_use_beyond_the_share_are_no_others_once_there_are_more() -> None:
+    one, other = two_nodes((8, 1), (0,))
+    demands(one, 1.0, busy=(4, 0))
+    for tokens in (2, 8):
+        one.limit((tokens, 1), (), 1.0)
+        demands(one, 1.0, busy=(4, 0))
+        pass_on(one, other, now_s=1.0)
+        demands(other, 1.0)
+        pass_on(one, other, now_s=1.0)
+    assert (one.own.classes[0].share, other.own.classes[0].share) == (4, 1), "the rest is spare"
+
+
+def test_nodes_with_other_classes_differ_in_form() -> None:
+    one_class = ((0,),), ((0, 1),)
+    layouts = [None, Layout(("a",), (4,), one_class[0]), Layout(("b",), (4,), one_class[0])]
+    layouts += [Layout(names, (4, 4), one_class[1]) for names in (("a", "b"), ("b", "a"))]
+    assert len({Siblings(1, 2, 4, 0.0, each).own.form for each in layouts}) == len(layouts)
 
 
 def test_what_operators_say_at_one_node_holds_at_both_and_for_one_that_comes_later() -> None:

@@ -303,7 +303,7 @@ class PeerPaths:
             return Problem("version_conflict", detail)
         if self._shell.site is None:
             return Problem("not_found", "the cluster has one node")
-        form = self._shell.site.siblings.form
+        form = self._shell.site.siblings.own.form
         numbers = f"another node of {self._shell.machine.settings.nodes}, form {form}"
         return Problem("invalid", f"query: node: expected the number of {numbers}")
 

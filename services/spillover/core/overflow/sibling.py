@@ -26,6 +26,8 @@ class Tell(NamedTuple):
 class Layout(NamedTuple):
     """The tokens of a site whose servers are unlike."""
 
+    names: tuple[str, ...]
+    """The names of the classes."""
     tokens: tuple[int, ...]
     """The number of tokens, by class."""
     lines: tuple[tuple[int, ...], ...]
@@ -34,7 +36,8 @@ class Layout(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """The state of a node's pool. The last three are empty where all servers are alike."""
+    """The state of a node's pool. Where all servers are alike they are one class, and there are no
+    `lines` and `busy_of`."""
 
     waiting: int
     foreign: int

@@ -49,9 +49,6 @@ QUIET_S = 1.0
 """The time, in seconds, for which nothing must have waited or run at a site before its servers are
 evenly divided. It is long beside what comes and goes: servers are to stay where the clients are."""
 
-FORM_ALIKE = "1.1"
-"""The form of siblings (`Siblings.form`) whose servers are alike."""
-
 
 class Siblings(Views):
     """The node `number` of a site whose nodes are counted from 1 to `nodes`, and which has so many
@@ -80,11 +77,6 @@ class Siblings(Views):
         self._told_s = now_s
 
     # --- what is known ------------------------------------------------------------------------
-
-    @property
-    def form(self) -> str:
-        """Returns the numbers of classes and of lines, which are the same at all nodes."""
-        return f"{len(self.own.classes)}.{len(self.own.lines)}"
 
     def busy_elsewhere(self, kind: int) -> int:
         """Returns how many tokens of this class are held at siblings, as far as is known."""
@@ -136,7 +128,7 @@ class Siblings(Views):
         match message:
             case SiblingLoad():
                 is_like = len(message.lines) == lines and len(message.idle_of) == count
-                return is_like and (not message.closed or max(message.closed) < count)
+                return is_like and max(message.closed, default=-1) < len(self.own.classes)
             case Frozen() | Installed():
                 limits = message.limits
                 is_like = limits is None or len(limits.tokens) == count
@@ -149,9 +141,9 @@ class Siblings(Views):
     def use(self, servers: int, now_s: float) -> None:
         """The site has so many servers from now on."""
         self.own.use(servers)
-        if self.number == min(self.up):
-            self._doubts = True  # they are counted anew
-            self._see(now_s)
+        # They are counted anew: what a view gave this node may have been above what it knew of.
+        self._doubts = True
+        self._see(now_s)
 
     def limit(self, tokens: Sequence[int], out: Sequence[int], now_s: float) -> None:
         """The site has so many tokens from now on, by class, and these servers are out, by the word
@@ -172,7 +164,7 @@ class Siblings(Views):
         for sibling, one in self.known.items():
             if one.load is None or one.given or not one.unserved_at(lines):
                 continue
-            if not self._may_use(kind, sibling, one):
+            if not self._needs(kind, sibling, one):
                 continue
             there_s = one.age_s(lines, now_s)
             if there_s > oldest_s and goes_first(there_s, age_s, departure_s):
@@ -216,11 +208,12 @@ class Siblings(Views):
         has_turned, self._demand = demand.leaves != self._demand.leaves, demand
         if has_turned:
             self._see(now_s)
+        idle_of = self._own_idle()
         if self.is_settled:
-            for kind in range(len(self.own.classes)):
-                self._give_idle(kind, gives_all=gives_all)
-            self._even_out(now_s)
-        self._tell_if_due(now_s)
+            if self.waiting or gives_all or demand.closed:
+                self._give_idle(idle_of, gives_all=gives_all)
+            self._even_out(idle_of, now_s)
+        self._tell_if_due(idle_of, now_s)
         self._is_news = not demand.can_run or demand.leaves
 
     def take(self) -> list[Tell]:
@@ -241,14 +234,15 @@ class Siblings(Views):
 
     # --- servers ------------------------------------------------------------------------------
 
-    def _own_idle(self, kind: int) -> int:
-        demand, share = self._demand, self.own.classes[kind].share
-        if not self._is_alike:
-            busy = demand.busy_of[kind] if demand.busy_of else 0
-            return max(0, share - busy)
-        if demand.waiting and demand.can_run:
-            return 0
-        return share - demand.busy if share > demand.busy else 0
+    def _own_idle(self) -> list[int]:
+        """Returns how many servers of the share are idle, by class."""
+        demand, classes = self._demand, self.own.classes
+        if self._is_alike:
+            if demand.waiting and demand.can_run:
+                return [0]
+            return [max(0, classes[0].share - demand.busy)]
+        busy_of = demand.busy_of or (0,) * len(classes)
+        return [max(0, each.share - busy) for each, busy in zip(classes, busy_of, strict=True)]
 
     def _waits_here(self, kind: int) -> bool:
         """Returns whether a request here has use for a token of this class."""
@@ -259,38 +253,43 @@ class Siblings(Views):
             demand.lines[line].waiting for line in self.own.classes[kind].lines
         )
 
-    def _give_idle(self, kind: int, *, gives_all: bool) -> None:
-        idle, lines = self._own_idle(kind), self.own.classes[kind].lines
-        while idle and (there := self._neediest(kind)) is not None:
-            count = min(idle, self.known[there].unserved_at(lines))
-            self._give(there, count, kind)
-            idle -= count
-        if not (gives_all and idle) or self._waits_here(kind):
-            return
-        # Nodes that leave get none, too: they would give them back at once.
-        others = sorted(self._staying(kind))
-        if others:
-            for place, other in enumerate(others):
-                part = idle // len(others) + (place < idle % len(others))
-                if part:
-                    self._give(other, part, kind)
+    def _give_idle(self, idle_of: list[int], *, gives_all: bool) -> None:
+        """Give idle servers to siblings: to those where requests wait, and all of a class of which
+        nothing can start here to whom they may be of use."""
+        closed = frozenset(self._demand.closed)
+        for kind, each in enumerate(self.own.classes):
+            while idle_of[kind] and (there := self._neediest(kind)) is not None:
+                count = min(idle_of[kind], self.known[there].unserved_at(each.lines))
+                self._give(there, count, kind)
+                idle_of[kind] -= count
+            if idle_of[kind] and (kind in closed or (gives_all and not self._waits_here(kind))):
+                self._give_all(kind, idle_of)
 
-    def _even_out(self, now_s: float) -> None:
+    def _give_all(self, kind: int, idle_of: list[int]) -> None:
+        # Nodes that leave get none, too: they would give them back at once.
+        others, idle = sorted(self._staying(kind)), idle_of[kind]
+        for place, other in enumerate(others):
+            part = idle // len(others) + (place < idle % len(others))
+            if part:
+                self._give(other, part, kind)
+                idle_of[kind] -= part
+
+    def _even_out(self, idle_of: list[int], now_s: float) -> None:
         """Give the poorest node a part of this node's servers, if this is the richest one and
         nothing is under way at the site.
 
         A node that has come late has no servers otherwise until it needs them. That nothing is
         under way is seen from the sum: a server that runs something is idle at no node.
         """
-        own = [self._own_idle(kind) for kind in range(len(self.own.classes))]
-        if self._demand.waiting or self.waiting or sum(own) + self.idle < self.own.servers:
+        if self._demand.waiting or self.waiting or sum(idle_of) + self.idle < self.own.servers:
             self._busy_s = now_s
             return
         if now_s < self._busy_s + QUIET_S:
             return
-        for kind, idle in enumerate(own):
+        for kind, idle in enumerate(idle_of):
             if (gift := evened(self.number, idle, self._staying(kind))) is not None:
                 self._give(*gift, kind)
+                idle_of[kind] -= gift[1]
 
     def _staying(self, kind: int) -> dict[int, int]:
         """Returns the idle tokens of a class, by sibling, of those that can be given some and do
@@ -307,7 +306,7 @@ class Siblings(Views):
             if one.load is None or not one.load.waiting:
                 continue  # as is mostly so
             unserved = one.unserved_at(lines)
-            if unserved > most and self._may_use(kind, sibling, one):
+            if unserved > most and self._needs(kind, sibling, one):
                 best, most = sibling, unserved
         return best
 
@@ -322,6 +321,13 @@ class Siblings(Views):
             return False
         return one.load is not None and kind not in one.load.closed
 
+    def _needs(self, kind: int, sibling: int, one: Sibling) -> bool:
+        """Returns whether a token of this class is of use there to a request that waits. Of the
+        class of an idle one no more are: requests wait that its servers have refused."""
+        return not (one.load and one.load.idle_of and one.load.idle_of[kind]) and self._may_use(
+            kind, sibling, one
+        )
+
     def _give(self, sibling: int, servers: int, kind: int) -> None:
         self.own.give(servers, kind)
         self.known[sibling].gets(servers, self.own.classes[kind].lines)
@@ -329,16 +335,6 @@ class Siblings(Views):
         self._tells.append(Tell(sibling, Give(self.view, servers, kind)))
 
     # --- the load -----------------------------------------------------------------------------
-
-    def _idle_told(self) -> list[int]:
-        """Returns how many servers are idle, by class, that could run something here."""
-        demand = self._demand
-        if not demand.can_run:
-            return [0] * len(self.own.classes)
-        return [
-            0 if kind in demand.closed else self._own_idle(kind)
-            for kind in range(len(self.own.classes))
-        ]
 
     def _tell_at_s(self, idle_of: Sequence[int]) -> float:
         """Returns the time when the load is to be told next."""
@@ -356,8 +352,9 @@ class Siblings(Views):
             return self._told_s + TELL_S
         return self._told_s + _pause_of_s(told.idle_of, idle_of)
 
-    def _tell_if_due(self, now_s: float) -> None:
-        idle_of = self._idle_told()
+    def _tell_if_due(self, idle_of: list[int], now_s: float) -> None:
+        if self._is_alike and not self._demand.can_run:
+            idle_of = [0]  # they are of no use
         self._tell_s = self._tell_at_s(idle_of)
         if now_s >= self._tell_s:
             self._tell_load(idle_of, now_s)

@@ -126,7 +126,8 @@ class SiteServers(FifoServers):
         work_s = self.service_s + WORK_SPREADS * self.service_spread_s + self._delivery_s
         can_run = not (self.down or self.resting)
         queue = self.waiting, self.waiting_foreign, self.busy, age_s
-        return Demand(*queue, load, can_run, leaves, work_s)
+        closed = () if can_run else (0,)
+        return Demand(*queue, load, can_run, leaves, work_s, closed=closed)
 
     # --- estimates ----------------------------------------------------------------------------
 

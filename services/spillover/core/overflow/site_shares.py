@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
+from zlib import crc32
 
 from spillover.core.overflow.sibling import Layout
 from spillover.core.overflow.sibling_messages import (
@@ -25,6 +26,9 @@ from spillover.policy.overflow.siblings import spread, trimmed
 
 ALIKE = ((0,),)
 """The lines where servers are alike: one, for the one class."""
+
+FORM_ALIKE = "1.1"
+"""The form of a site whose servers are alike (`SiteShares.form`)."""
 
 
 class Part(NamedTuple):
@@ -71,11 +75,15 @@ class SiteShares:
     """The share of one node of a site which has so many servers, or the tokens of a layout where
     these are unlike."""
 
-    __slots__ = ("classes", "is_alike", "limits", "lines", "servers", "share", "spare")
+    __slots__ = ("classes", "form", "is_alike", "limits", "lines", "servers", "share", "spare")
 
     def __init__(self, servers: int, layout: Layout | None = None) -> None:
-        tokens, lines = ((servers,), ALIKE) if layout is None else layout
+        names, tokens, lines = ((), (servers,), ALIKE) if layout is None else layout
         self.is_alike = layout is None
+        self.form = f"{len(tokens)}.{len(lines)}"
+        """The classes and lines in brief, which are the same at all nodes."""
+        if not self.is_alike:
+            self.form += f".{crc32(repr((names, lines)).encode()):08x}"
         self.lines = lines
         self.classes = [
             ClassShare(count, tuple(line for line, of in enumerate(lines) if kind in of))
@@ -137,9 +145,13 @@ class SiteShares:
 
     # --- from one view to the next ------------------------------------------------------------
 
-    def part(self) -> Part:
-        """Returns the share of this node as it is told."""
-        return Part(self.share, () if self.is_alike else self.by_class, self.limits)
+    def part(self, held_of: Sequence[int]) -> Part:
+        """Returns the share of this node as it is told. What is held beyond it, as the site has
+        fewer servers than before, counts: else it would be in use twice once there are more."""
+        shares = self.by_class
+        if held_of:
+            shares = tuple(map(max, shares, held_of))
+        return Part(sum(shares), () if self.is_alike else shares, self.limits)
 
     def forget_early(self) -> None:
         """Forget servers that were given in a view that is made no more."""

@@ -24,7 +24,8 @@ def layout_of(pool: UnlikeServers) -> Layout:
     """Returns the tokens of a site with this pool, and the lines of those that wait for them."""
     kinds = {each.id: kind for kind, each in enumerate(pool.classes)}
     joins = [tuple(sorted(kinds[one] for one in each.classes)) for each in pool.types]
-    return Layout(tuple([each.tokens or 0 for each in pool.classes]), tuple(dict.fromkeys(joins)))
+    tokens = tuple([each.tokens or 0 for each in pool.classes])
+    return Layout(tuple(kinds), tokens, tuple(dict.fromkeys(joins)))
 
 
 class SiteTokens(TokenServers[Visit]):
@@ -241,7 +242,7 @@ class SiteTokens(TokenServers[Visit]):
         for kind, each in enumerate(told["classes"]):
             shared = self.siblings.own.classes[kind]
             each["share"], each["limit"] = each["limit"], shared.servers
-            each["available"] += shared.idle
+            each["available" if self._taking[kind] else "out"] += shared.idle
             there = shared.servers + each["retiring"] - each["available"] - each["out"]
             each["held"] = max(each["held"], there)
         for server, known in zip(told["servers"], self.servers, strict=True):

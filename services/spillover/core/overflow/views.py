@@ -298,6 +298,11 @@ class Views:
         return frozenset(range(1, self._nodes_most + 1))
 
     @property
+    def _held_of(self) -> tuple[int, ...]:
+        """Returns how many servers are in use here, by class, as was last noted."""
+        return (self._demand.busy,) if self.own.is_alike else self._demand.busy_of
+
+    @property
     def _nodes_there(self) -> int:
         """Returns how many nodes may have a share, at most."""
         return max(self.nodes, len(self.members))
@@ -401,7 +406,7 @@ class Views:
             one.load = replace(one.load, view=message.view, leaves=message.leaves)
 
     def _frozen(self, now_s: float) -> Frozen:
-        part, busy_for_s = self.own.part(), max(0.0, self._spare_from_s - now_s)
+        part, busy_for_s = self.own.part(self._held_of), max(0.0, self._spare_from_s - now_s)
         told = (self._promised, part.share, self._is_fresh, busy_for_s, self._demand.leaves)
         return Frozen(*told, part.share_of, part.limits)
 

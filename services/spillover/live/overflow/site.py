@@ -20,7 +20,8 @@ from spillover.core.overflow import events as ev
 from spillover.core.overflow.names import owner_of
 from spillover.core.overflow.quotas import Quotas, Use
 from spillover.core.overflow.sibling_messages import NO_VIEW, SiblingLoad, SiblingMessage
-from spillover.core.overflow.siblings import FORM_ALIKE, Siblings
+from spillover.core.overflow.siblings import Siblings
+from spillover.core.overflow.site_shares import FORM_ALIKE
 from spillover.core.overflow.views import SILENCE_S
 from spillover.live.http1.client import HttpClient, Response
 from spillover.live.http1.lines import Pace
@@ -235,11 +236,11 @@ class Site:
         self, number: int, put: Callable[[bytes], bool], form: str = ""
     ) -> ReportStream | None:
         """Opens a stream on which a sibling hears this node, and returns it; None if no sibling has
-        this number, or it tells of other classes of tokens (`form`, of `Siblings`). If the
+        this number, or it tells of other classes of tokens (`SiteShares.form`). If the
         sibling has too many streams, the oldest ends. The stream is to be `greeted` once it takes
         lines."""
         other = self._others.get(number)
-        if other is None or (form or FORM_ALIKE) != self.siblings.form:
+        if other is None or (form or FORM_ALIKE) != self.siblings.own.form:
             return None
         streams = other.streams
         if len(streams) >= STREAMS_PER_NEIGHBOR_MAX:
@@ -331,8 +332,8 @@ class Site:
             self.go_by(self._cluster, self._remembered_s)  # it is in the configuration again
 
     def _path(self) -> str:
-        told = f"node={self.number}&servers={self._cluster.server_count}&form={self.siblings.form}"
-        return f"{SIBLINGS}?{told}&{urlencode({FIELD: self._configured.told})}"
+        own = f"servers={self._cluster.server_count}&form={self.siblings.own.form}"
+        return f"{SIBLINGS}?node={self.number}&{own}&{urlencode({FIELD: self._configured.told})}"
 
     def _give_up(self, number: int) -> None:
         """Wait no longer for the answers of a sibling that is silent, whose machine may be gone
