@@ -16,7 +16,7 @@ from spillover.core.overflow.visit import Visit
 from spillover.core.tokens.fitting import Fitting, Work
 from spillover.core.tokens.server import UnlikeServer
 from spillover.core.tokens.servers import TokenServers
-from spillover.model.unlike_servers import UnlikeServers
+from spillover.model.unlike_servers import UnlikeServers, shared_most
 from spillover.policy.tokens import BLOCKED
 
 
@@ -53,6 +53,7 @@ class SiteTokens(TokenServers[Visit]):
     def share_with(self, siblings: Siblings) -> None:
         """Share the tokens with siblings from now on."""
         self.siblings = siblings
+        self.bucket.everywhere = self.site_limit
         self._went_by = None
         self._took = Work(self.service_s)
         lines = {classes: line for line, classes in enumerate(siblings.own.lines)}
@@ -167,7 +168,8 @@ class SiteTokens(TokenServers[Visit]):
     def set_tokens(self, limits: Mapping[str, int], servers_in: Mapping[str, bool]) -> None:
         """Changes limits of the site, and which servers are in at all nodes. Each node goes by that
         with the next view, which is made at once."""
-        tokens = [limits.get(id_, self.site_limit(kind)) for kind, id_ in enumerate(self.class_ids)]
+        most, said = shared_most(self.discipline), enumerate(self.class_ids)
+        tokens = [min(most, limits.get(id_, self.site_limit(kind))) for kind, id_ in said]
         out = [one.number for one in self.servers if not servers_in.get(one.id, not one.is_out)]
         self.siblings.limit(tokens, out, self.now_s)
 
