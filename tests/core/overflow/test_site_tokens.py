@@ -130,11 +130,13 @@ def test_tokens_that_a_sibling_gives_in_a_slow_start_come_back_one_after_another
     for event in (ev.ServersDown(1), ev.ServersUp(1)):
         two.tell(0, event, 1.3)
         two.tell(1, event, 1.3)
+    two.tell(0, ev.TimerFired(), 1.6)
+    assert two.nodes[1].machine.servers.siblings.own.classes[1].idle == tokens, "none runs a job"
     running = []
     for ref in range(100, 100 + 2 * tokens):
         said = two.arrive(1, ref, "of_y", ref / 50) + two.tell(0, ev.TimerFired(), ref / 50)
         running += [one for _, one, _ in started(said)]
-    assert len(running) == 1
+    assert (len(running), two.shares()[1][1]) == (1, tokens)
     for served in range(1, tokens + 1):
         said = two.tell(1, ev.ServiceEnded(running.pop(), ev.Outcome.DONE, 0.1), 4.0 + served)
         running += [one for _, one, _ in started(said)]

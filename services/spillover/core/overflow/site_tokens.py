@@ -205,7 +205,7 @@ class SiteTokens(TokenServers[Visit]):
         if self.blocked.count or self.seated:
             return False
         bucket = self.bucket
-        idle_of = [bucket.available_now(kind) for kind in range(len(self.class_ids))]
+        idle_of = [bucket.ready_now(kind) for kind in range(len(self.class_ids))]
         return self.siblings.note_tokens(idle_of, now_s)
 
     def demand(self, load: float, *, leaves: bool) -> Demand:
@@ -214,8 +214,11 @@ class SiteTokens(TokenServers[Visit]):
         kinds = range(len(self.class_ids))
         can_run = not (self.down or self.resting)
         closed = tuple([kind for kind in kinds if not (can_run and self._taking[kind])])
-        busy_of = tuple([self.bucket.in_use(kind) for kind in kinds])
         lines = self._line_loads()
+        waits = zip(self.siblings.own.lines, lines, strict=True)
+        # What comes back in a slow start is needed here only where something waits for it.
+        needed = {kind for line, one in waits if one.waiting for kind in line}
+        busy_of = tuple([self.bucket.in_use(kind, keeps=kind in needed) for kind in kinds])
         age_s = max([one.age_s for one in lines], default=0.0)
         took = self._took
         work_s = took.mean_s + WORK_SPREADS * took.spread_s + self._delivery_s

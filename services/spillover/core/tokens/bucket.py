@@ -284,12 +284,17 @@ class Bucket:
     def available_now(self, kind: int) -> int:
         return len(self._classes[kind].available)
 
-    def in_use(self, kind: int) -> int:
-        """Returns how many tokens of this class are held, or come back one after another. Of a
-        closed class only those that are held count."""
+    def ready_now(self, kind: int) -> int:
+        """Returns how many tokens of this class nobody holds: none of a closed one."""
         entry = self._classes[kind]
-        idle = len(entry.available) + (len(entry.out) if entry.is_closed else 0)
-        return len(entry.made) - idle
+        return 0 if entry.is_closed else len(entry.available) + len(entry.out)
+
+    def in_use(self, kind: int, *, keeps: bool) -> int:
+        """Returns how many tokens of this class are held, and where it `keeps` those that come back
+        one after another, these too."""
+        entry = self._classes[kind]
+        kept = len(entry.out) if keeps and not entry.is_closed else 0
+        return entry.circulating - len(entry.available) + kept
 
     def limit(self, kind: int) -> int:
         return self._classes[kind].limit
