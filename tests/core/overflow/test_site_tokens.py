@@ -127,9 +127,10 @@ def test_tokens_that_a_sibling_gives_in_a_slow_start_come_back_one_after_another
     for ref in range(tokens):
         two.tell(0, ev.ServiceEnded(ref, ev.Outcome.DONE, 0.1), 1.2)
     assert two.shares()[1][1] == 0
-    for event in (ev.ServersDown(1), ev.ServersUp(1)):
-        two.tell(0, event, 1.3)
-        two.tell(1, event, 1.3)
+    for place in (1, 0):
+        two.tell(place, ev.ServersDown(1), 1.3)
+    for place in (0, 1):
+        two.tell(place, ev.ServersUp(1), 1.4)
     two.tell(0, ev.TimerFired(), 1.6)
     assert two.nodes[1].machine.servers.siblings.own.classes[1].idle == tokens, "none runs a job"
     running = []
