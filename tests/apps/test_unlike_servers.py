@@ -4,7 +4,9 @@ operators change of them while it runs."""
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
+from spillover.core.overflow.events import SettingsChanged
 from spillover.model.signals import tokens as signals
 from spillover.model.signals.signal import Signal
 from spillover.model.unlike_servers import JobType, Server, ServerClass
@@ -164,6 +166,17 @@ async def test_a_change_that_makes_no_sense_changes_nothing(nodes):
             assert (status, problem["reason"]) == (422, "invalid")
             assert problem["detail"].startswith(says)
             assert "\n" not in problem["detail"]
+        assert await tokens_of(node) == before
+
+
+async def test_nodes_that_share_servers_which_run_one_after_another_keep_single_tokens(nodes):
+    classes = tuple(replace(each, tokens=1) for each in FIGURE_11["classes"])
+    async with a_pool(nodes, classes=classes, discipline="fcfs") as node:
+        node.shell.feed(SettingsChanged(nodes=2))
+        before = await tokens_of(node)
+        status, problem = await put(node, {"classes": {"c1": 1, "c2": 2}})
+        assert (status, problem["reason"]) == (422, "invalid")
+        assert problem["detail"].startswith("body.classes.c2: expected 1, got 2: ")
         assert await tokens_of(node) == before
 
 

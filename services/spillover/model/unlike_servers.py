@@ -34,6 +34,12 @@ TOKENS_MAX = 10_000
 """The most tokens of a class: each token is an object, each job a connection or thread."""
 
 
+def shared_most(discipline: str) -> int:
+    """Returns the most tokens of a class that several nodes may share. Of two tokens, two nodes
+    would run a job each on a server that is to run one after another."""
+    return TOKENS_MAX if discipline == PS else 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
     """One server of a pool."""

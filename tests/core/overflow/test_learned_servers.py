@@ -59,3 +59,15 @@ def test_deadlines_that_end_all_count_however_soon(story):
             one.tell(ev.ServiceEnded(stopped, Outcome.CANCELLED, 0.1))
     assert one.machine.servers.believed < 8
     assert not one.machine.servers.late
+
+
+@pytest.mark.parametrize("outcome", [DONE, Outcome.FAILED])
+def test_what_ends_as_its_deadline_does_is_not_remembered(story, outcome):
+    """The shell had the answer before it heard that nobody waits for it."""
+    one = story(neighbors=(), servers=8, bounds=ServerBounds())
+    one.arrive(1, deadline_s=1.0)
+    one.now_s = 1.0
+    one.tell(ev.TimerFired())
+    assert one.machine.servers.late == {1}
+    one.tell(ev.ServiceEnded(1, outcome, 0.01))
+    assert not one.machine.servers.late

@@ -119,6 +119,33 @@ def test_a_server_that_an_operator_takes_out_takes_nothing_at_any_node(pair):
     assert not started(two.arrive(0, 1, "of_y", 2.1))
 
 
+@pytest.mark.parametrize("tokens", [2, 8])
+def test_tokens_that_a_sibling_gives_in_a_slow_start_come_back_one_after_another(pair, tokens):
+    """Also at a node that had none of the class as its server came back."""
+    two = pair(tokens=tokens)
+    for ref in range(tokens):
+        two.arrive(0, ref, "of_y", 1.0 + ref / 100)
+    two.tell(0, ev.TimerFired(), 1.1)
+    for ref in range(tokens):
+        two.tell(0, ev.ServiceEnded(ref, ev.Outcome.DONE, 0.1), 1.2)
+    assert two.shares()[1][1] == 0
+    for place in (1, 0):
+        two.tell(place, ev.ServersDown(1), 1.3)
+    for place in (0, 1):
+        two.tell(place, ev.ServersUp(1), 1.4)
+    two.tell(0, ev.TimerFired(), 1.6)
+    assert two.nodes[1].machine.servers.siblings.own.classes[1].idle == tokens, "none runs a job"
+    running = []
+    for ref in range(100, 100 + 2 * tokens):
+        said = two.arrive(1, ref, "of_y", ref / 50) + two.tell(0, ev.TimerFired(), ref / 50)
+        running += [one for _, one, _ in started(said)]
+    assert (len(running), two.shares()[1][1]) == (1, tokens)
+    for served in range(1, tokens + 1):
+        said = two.tell(1, ev.ServiceEnded(running.pop(), ev.Outcome.DONE, 0.1), 4.0 + served)
+        running += [one for _, one, _ in started(said)]
+        assert len(running) == min(tokens, served + 1)
+
+
 def test_a_node_that_was_alone_has_all_tokens_until_others_are_heard():
     alone = Site(linked(unlike("a", {"any": "x y"}, tokens=2)))
     for ref in range(1, 6):
@@ -133,3 +160,18 @@ def test_a_node_that_was_alone_has_all_tokens_until_others_are_heard():
     assert site.siblings.own.limits.tokens == (3, 2), "whoever comes is to know"
     alone.end(1, 1.2)
     assert (pool.jobs, pool.waiting) == (4, 0)
+
+
+def test_where_jobs_run_one_after_another_a_limit_above_one_ends_as_other_nodes_come():
+    """Else two nodes ran a job each on one server."""
+    alone = Site(linked(unlike("a", {"any": "x"}, discipline="fcfs")))
+    alone.tell(ev.TokensSet({"x": 2}, {}), 0.0)
+    for ref in (1, 2):
+        alone.arrive(ref, "any")
+    alone.tell(ev.SettingsChanged(nodes=2), 0.1)
+    shares = site_servers(alone.machine.servers).siblings.own
+    assert (shares.by_class, shares.servers) == ((1,), 1)
+    alone.tell(ev.TokensSet({"x": 2}, {}), 0.2)
+    assert (shares.by_class, shares.servers) == ((1,), 1)
+    assert only(ev.Start, alone.end(1, 0.3)).ref == 2
+    alone.end(2, 0.4)

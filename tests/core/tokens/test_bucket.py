@@ -42,6 +42,19 @@ def test_a_job_that_fails_in_a_slow_start_makes_it_slower():
     assert [ended(bucket, ref, one) for ref, one in enumerate(served)] == [2, 1, 2, 1, 4, 4]
 
 
+def test_a_token_that_goes_and_comes_in_a_slow_start_makes_it_neither_slower_nor_faster():
+    """As between nodes that share the tokens of a class."""
+    bucket = Bucket([("A", 4)], 0.0)
+    bucket.everywhere = lambda _: 4
+    bucket.close(0)
+    bucket.open(0, 1.0)
+    for limit in (0, 1, 0, 4, 1, 0, 4):
+        bucket.set_limit(0, limit, 1.0)
+        bucket.check()
+        assert bucket.available_now(0) == min(limit, 1)
+    assert [ended(bucket, ref, True) for ref in range(3)] == [2, 3, 4]
+
+
 STEPS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99)), max_size=80)
 
 

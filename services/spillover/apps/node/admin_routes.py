@@ -3,7 +3,7 @@ means."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Request
@@ -17,11 +17,11 @@ from spillover.apps.node.one_face import tell_others
 from spillover.apps.node.pool_view import TokensState, tokens_state
 from spillover.apps.node.views import DELAY_MS_MAX, LinkState, NodeState, node_state
 from spillover.core.overflow.events import Drain, PolicySet, Resume, TokensSet
-from spillover.core.overflow.pools import unlike_servers
+from spillover.core.overflow.pools import site_servers, unlike_servers
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.ids import ClusterId
 from spillover.model.nearest import did_you_mean
-from spillover.model.unlike_servers import TOKENS_MAX
+from spillover.model.unlike_servers import TOKENS_MAX, shared_most
 from spillover.policy.overflow.choosers import POLICY_NAMES
 
 PolicyName = Annotated[str, Field(max_length=100, json_schema_extra={"enum": [*POLICY_NAMES]})]
@@ -141,9 +141,18 @@ def _add_tokens_route(app: FastAPI, shell: NodeShell, guard: list[Any]) -> None:
         body = await read_json(request, TokensBody)
         _check_known("classes", "class", body.classes, pool.class_ids)
         _check_known("servers", "server", body.servers, [server.id for server in pool.servers])
+        if site_servers(pool) is not None:
+            _check_shared(body.classes, shared_most(pool.discipline))
         servers_in = {server: where == "in" for server, where in body.servers.items()}
         shell.feed(TokensSet(body.classes, servers_in))
         return tokens_state(shell, pool)
+
+
+def _check_shared(classes: Mapping[str, int], most: int) -> None:
+    for id_, tokens in classes.items():
+        if tokens > most:
+            why = "nodes that share servers of discipline fcfs need single tokens"
+            raise Problem("invalid", f"body.classes.{id_}: expected {most}, got {tokens}: {why}")
 
 
 def _check_known(field: str, what: str, named: Iterable[str], known: Sequence[str]) -> None:

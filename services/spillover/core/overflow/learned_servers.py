@@ -79,14 +79,15 @@ class LearnedServers(FifoServers):
         """Notes that the work which comes to nothing next had been stopped after so long. Clients
         that hang up may have lost patience, unless they do so at once."""
         self._is_stopped = ref in self.late or service_s >= PATIENT * self.service_s
-        self.late.discard(ref)
 
     def vacate(self, ref: int) -> None:
+        self.late.discard(ref)
         super().vacate(ref)
         self._ended(is_good=not self._is_undone, is_stopped=self._is_stopped)
         self._is_undone = self._is_stopped = False
 
     def cool(self, ref: int, until_s: float) -> None:
+        self.late.discard(ref)
         self._is_undone = self._is_stopped = False
         super().cool(ref, until_s)
 

@@ -12,6 +12,7 @@ from spillover.core.overflow.settings import NodeSettings
 from spillover.core.overflow.siblings import Siblings
 from spillover.core.overflow.site_servers import SiteServers
 from spillover.core.overflow.sized_servers import SizedLearnedServers, SizedServers, Sizing
+from spillover.model.unlike_servers import shared_most
 
 if TYPE_CHECKING:
     from spillover.core.overflow.visit import Visit
@@ -59,7 +60,8 @@ def pool_of_first(
     assert tokens is not None
     assert settings.pool is not None
     layout = layout_of(settings.pool)
-    said = tuple([tokens.bucket.limit(kind) for kind in range(len(tokens.class_ids))])
+    most, kinds = shared_most(tokens.discipline), range(len(tokens.class_ids))
+    said = tuple([min(most, tokens.bucket.limit(kind)) for kind in kinds])
     out = [server.number for server in tokens.servers if server.is_out]
     siblings = Siblings(settings.node, nodes, 0, now_s, layout._replace(tokens=said))
     siblings.begin_alone(now_s)

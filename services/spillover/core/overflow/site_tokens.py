@@ -16,7 +16,7 @@ from spillover.core.overflow.visit import Visit
 from spillover.core.tokens.fitting import Fitting, Work
 from spillover.core.tokens.server import UnlikeServer
 from spillover.core.tokens.servers import TokenServers
-from spillover.model.unlike_servers import UnlikeServers
+from spillover.model.unlike_servers import UnlikeServers, shared_most
 from spillover.policy.tokens import BLOCKED
 
 
@@ -54,6 +54,7 @@ class SiteTokens(TokenServers[Visit]):
     def share_with(self, siblings: Siblings) -> None:
         """Share the tokens with siblings from now on."""
         self.siblings = siblings
+        self.bucket.everywhere = self.site_limit
         self._went_by = None
         self._took = Work(self.service_s)
         lines = {classes: line for line, classes in enumerate(siblings.own.lines)}
@@ -168,7 +169,8 @@ class SiteTokens(TokenServers[Visit]):
     def set_tokens(self, limits: Mapping[str, int], servers_in: Mapping[str, bool]) -> None:
         """Changes limits of the site, and which servers are in at all nodes. Each node goes by that
         with the next view, which is made at once."""
-        tokens = [limits.get(id_, self.site_limit(kind)) for kind, id_ in enumerate(self.class_ids)]
+        most, said = shared_most(self.discipline), enumerate(self.class_ids)
+        tokens = [min(most, limits.get(id_, self.site_limit(kind))) for kind, id_ in said]
         out = [one.number for one in self.servers if not servers_in.get(one.id, not one.is_out)]
         self.siblings.limit(tokens, out, self.now_s)
 
@@ -204,7 +206,7 @@ class SiteTokens(TokenServers[Visit]):
         if self.blocked.count or self.seated:
             return False
         bucket = self.bucket
-        idle_of = [bucket.available_now(kind) for kind in range(len(self.class_ids))]
+        idle_of = [bucket.ready_now(kind) for kind in range(len(self.class_ids))]
         return self.siblings.note_tokens(idle_of, now_s)
 
     def demand(self, load: float, *, leaves: bool) -> Demand:
@@ -213,8 +215,11 @@ class SiteTokens(TokenServers[Visit]):
         kinds = range(len(self.class_ids))
         can_run = not (self.down or self.resting)
         closed = tuple([kind for kind in kinds if not (can_run and self._taking[kind])])
-        busy_of = tuple([self.bucket.in_use(kind) for kind in kinds])
         lines = self._line_loads()
+        waits = zip(self.siblings.own.lines, lines, strict=True)
+        # What comes back in a slow start is needed here only where something waits for it.
+        needed = {kind for line, one in waits if one.waiting for kind in line}
+        busy_of = tuple([self.bucket.in_use(kind, keeps=kind in needed) for kind in kinds])
         age_s = max([one.age_s for one in lines], default=0.0)
         took = self._took
         work_s = took.mean_s + WORK_SPREADS * took.spread_s + self._delivery_s

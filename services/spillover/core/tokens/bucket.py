@@ -7,7 +7,7 @@ for one, in `servers`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from spillover.policy.tokens import NONE, fill, load_rank, longest_available, rivals, speeds
 
@@ -110,13 +110,26 @@ class Bucket:
     answer is kept until something changes.
     """
 
-    __slots__ = ("_answer", "_asked", "_classes", "_loads", "_next", "oldest", "ranks", "released")
+    __slots__ = (
+        "_answer",
+        "_asked",
+        "_classes",
+        "_loads",
+        "_next",
+        "everywhere",
+        "oldest",
+        "ranks",
+        "released",
+    )
 
     def __init__(
         self, classes: Iterable[tuple[str, int]], now_s: float, loads: Loads | None = None
     ) -> None:
         """`classes` are (id, limit)."""
         self._classes = [_Class(id_, limit) for id_, limit in classes]
+        self.everywhere: Callable[[int], int] = self.limit
+        """Returns how many tokens a class has here and in buckets that share it. A slow start lasts
+        until so many have come back: they may come from the others."""
         self.released: dict[int, None] = {}
         """Classes of which tokens were released since this was last cleared, by whoever serves
         those that wait."""
@@ -181,7 +194,7 @@ class Bucket:
         else:
             self._release(entry, token, now_s)
         if entry.starts:
-            self._start(entry, now_s)
+            self._start(token.kind, now_s)
         if self._loads is not None:
             self._weigh(token.kind)
         return True
@@ -199,9 +212,11 @@ class Bucket:
             else:
                 self._release(entry, token, now_s)
         while len(entry.made) > limit and (entry.out or entry.available):
+            if entry.starts and not entry.out and limit < self.everywhere(kind):
+                entry.back -= 1  # it is elsewhere, and may come back again
             del entry.made[(entry.out or entry.available).pop().id]
         if entry.starts:
-            self._start(entry, now_s)
+            self._start(kind, now_s)
         self._changed(kind)
 
     def close(self, kind: int) -> None:
@@ -217,13 +232,14 @@ class Bucket:
         entry = self._classes[kind]
         entry.is_closed, entry.starts = False, True
         entry.served = entry.back = 0
-        self._start(entry, now_s)
+        self._start(kind, now_s)
         self._weigh(kind)
 
-    def _start(self, entry: _Class, now_s: float) -> None:
+    def _start(self, kind: int, now_s: float) -> None:
         """Let come back what may by now. One must be there whatever the others came to: else
         nothing could be served any more."""
-        if entry.served + 1 >= entry.limit:
+        entry = self._classes[kind]
+        if entry.served + 1 >= self.everywhere(kind):
             entry.starts = False
         while entry.out and (
             not entry.starts or entry.back <= entry.served or not entry.circulating
@@ -268,12 +284,17 @@ class Bucket:
     def available_now(self, kind: int) -> int:
         return len(self._classes[kind].available)
 
-    def in_use(self, kind: int) -> int:
-        """Returns how many tokens of this class are held, or come back one after another. Of a
-        closed class only those that are held count."""
+    def ready_now(self, kind: int) -> int:
+        """Returns how many tokens of this class nobody holds: none of a closed one."""
         entry = self._classes[kind]
-        idle = len(entry.available) + (len(entry.out) if entry.is_closed else 0)
-        return len(entry.made) - idle
+        return 0 if entry.is_closed else len(entry.available) + len(entry.out)
+
+    def in_use(self, kind: int, *, keeps: bool) -> int:
+        """Returns how many tokens of this class are held, and where it `keeps` those that come back
+        one after another, these too."""
+        entry = self._classes[kind]
+        kept = len(entry.out) if keeps and not entry.is_closed else 0
+        return entry.circulating - len(entry.available) + kept
 
     def limit(self, kind: int) -> int:
         return self._classes[kind].limit
@@ -313,7 +334,7 @@ class Bucket:
             assert (self.ranks[kind] == NONE) is not bool(order), entry.id
             assert not (entry.is_closed and order), "a closed class has tokens"
             assert entry.is_closed or entry.starts or not entry.out, entry.id
-            assert not entry.starts or counts["available"] + counts["held"], entry.id
+            assert not (entry.starts and entry.made) or entry.circulating, entry.id
         assert not numbers or max(numbers) < self._next
         if self._loads is not None:
             self._loads.check([len(entry.available) for entry in self._classes])
