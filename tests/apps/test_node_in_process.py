@@ -14,17 +14,22 @@ import pytest
 
 from spillover import __version__
 from spillover.apps.http import token_files
+from spillover.apps.http.server import HttpServer
 from spillover.apps.http.token_files import TokenFiles
-from spillover.apps.node.server import serve_node
+from spillover.apps.node import server
+from spillover.apps.node.app import create_app
+from spillover.apps.node.server import close_node, serve_node
 from spillover.inputs.api_tokens import dump_api_token, new_api_token
 from spillover.live.http1.client import HttpClient
 from spillover.live.overflow.shell import NodeShell
+from spillover.live.process.listening import bind_socket
 from spillover.live.tls import rotation
 from spillover.live.tls.rotation import Credentials
 from spillover.model.access import Role
 from support.certificates import Authority, put
 from support.federation import topology_of
 from support.loop import until
+from support.lying_service import lying_service
 from support.ports import free_row
 from support.queue_service import connected
 from support.secure_federation import name_of
@@ -53,6 +58,7 @@ class Running:
         self.url = url
         self.client = HttpClient(url)
         self.shells = []
+        self.topology = None
         self.made_with = {}
 
     def make_shell(self, *given, **named):
@@ -68,13 +74,15 @@ class Running:
 
 
 @asynccontextmanager
-async def running(**given):
+async def running(*, handlers=("sleep", "sleep"), **given):
     """Cluster a, which has a neighbor b that is not there, from when its door is open."""
     port = free_row(1)
     url = f"http://127.0.0.1:{port}"
     nowhere = f"http://127.0.0.1:{free_row(1)}"
-    topology = topology_of("a", "b", clusters={"a": {"url": url}, "b": {"url": nowhere}})
+    each = zip("ab", (url, nowhere), handlers, strict=True)
+    clusters = {id_: {"url": at, "handler": handler} for id_, at, handler in each}
     node = Running(url)
+    node.topology = topology = topology_of("a", "b", clusters=clusters)
     told = {"bind": ("127.0.0.1", port), "make_shell": node.make_shell, **given}
     serving = asyncio.create_task(serve_node(topology, "a", **told))
     try:
@@ -110,6 +118,48 @@ async def test_the_first_line_of_its_log_says_who_it_is(caplog):
         with closing(await asyncio.to_thread(connected, apart)) as line:
             line.sendall(b"GET /state HTTP/1.0\r\n\r\n")
             assert b" 404 " in await asyncio.to_thread(line.recv, 100)
+
+
+@asynccontextmanager
+async def serving_b(topology):
+    """Its neighbor, without a door of its own."""
+    shell = NodeShell(topology, "b")
+    http = HttpServer(create_app(shell))
+    speaking = asyncio.create_task(shell.run())
+    with bind_socket("127.0.0.1", int(topology.cluster("b").url.rpartition(":")[2])) as bound:
+        serving = asyncio.create_task(http.serve([bound]))
+        try:
+            yield shell
+        finally:
+            await close_node(shell, [http], speaking, serving)
+
+
+async def test_clients_are_not_refused_before_it_can_know_who_runs_their_requests(monkeypatch):
+    """The service is down, and the neighbor comes later: who asks meanwhile waits for it."""
+    monkeypatch.setattr(server, "WHO_RUNS_S", LIMIT_S)
+    door, nowhere = free_row(1), free_row(1)
+    async with lying_service() as service:
+        handlers = f"proxy:http://127.0.0.1:{nowhere}", f"proxy:{service.url}"
+        async with running(handlers=handlers, proxy_bind=("127.0.0.1", door)) as node:
+            client = HttpClient(f"http://127.0.0.1:{door}")
+            asked = client.request("GET", "/", timeout_s=LIMIT_S)
+            (shell,) = node.shells
+            await until(lambda: shell.machine.servers.down)
+            assert (await node.send("GET", "/readyz"))[0] == 503
+            assert not asked.done()
+            async with serving_b(node.topology):
+                assert (await asked).status == 200
+            await client.close()
+
+
+async def test_nor_do_they_wait_for_long(monkeypatch):
+    monkeypatch.setattr(server, "WHO_RUNS_S", 0.05)
+    door, nowhere = free_row(1), f"proxy:http://127.0.0.1:{free_row(1)}"
+    async with running(handlers=(nowhere, nowhere), proxy_bind=("127.0.0.1", door)):
+        client = HttpClient(f"http://127.0.0.1:{door}")
+        answer = await client.request("GET", "/", timeout_s=LIMIT_S)
+        assert (answer.status, json.loads(answer.body)["reason"]) == (503, "no_servers")
+        await client.close()
 
 
 @pytest.mark.slow

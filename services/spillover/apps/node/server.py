@@ -24,6 +24,7 @@ from spillover.apps.node.exposure import CertifiedPeers, PeersOnly, PublicOnly
 from spillover.apps.node.file_limit import FileWatch, raise_file_limit
 from spillover.apps.node.hot_paths import HotPaths
 from spillover.apps.node.processes import OwnProcess, ServerInTurn
+from spillover.live.handlers.make import upstreams_of
 from spillover.live.http1.bounds import Bounds
 from spillover.live.membership.store import ConfigurationStore
 from spillover.live.overflow.ending import tell_drained, tell_lost, wait_for_requests
@@ -58,6 +59,13 @@ IDLE_LEAVING_S = 1.0
 let go of: a client that sends a request just then is answered."""
 
 BUSY_LOOK_S = 0.05
+
+WHO_RUNS_S = 2.0
+"""The longest time, in seconds, for which clients of a service that connect to a node as it starts
+wait until it has reached the service, or heard a neighbor that takes work. Before that it could
+only refuse them. Neighbors that start at the same time are heard within a second or so."""
+
+WHO_RUNS_LOOK_S = 0.01
 
 _BINDS = ("--bind", "--peer-bind", "--proxy-bind")
 
@@ -135,7 +143,8 @@ async def serve_node(
         )
         if not await _is_ready(shell, ends):
             return
-        running, serving = asyncio.create_task(shell.run()), _serving(servers, bound)
+        running = asyncio.create_task(shell.run())
+        serving = _serving(shell, servers, bound, ends)
         try:
             await _all_listen(servers, running, serving)
             if process is not None:
@@ -162,9 +171,34 @@ async def _is_ready(shell: NodeShell, ends: Ends) -> bool:
     return is_ready
 
 
-def _serving(servers: Servers, bound: Sequence[socket.socket | None]) -> asyncio.Future[Any]:
+def _serving(
+    shell: NodeShell, servers: Servers, bound: Sequence[socket.socket | None], ends: Ends
+) -> asyncio.Future[Any]:
     each = zip(servers, filter(None, bound), strict=True)
-    return asyncio.gather(*(server.serve([one]) for server, one in each))
+    return asyncio.gather(*(_serve(shell, server, one, ends) for server, one in each))
+
+
+async def _serve(
+    shell: NodeShell, server: HttpServer | ProxyDoor, bound: socket.socket, ends: Ends
+) -> None:
+    """Serve a door. Clients of a service are let in once somebody is known to run their requests.
+    They may connect before that; neighbors, who come through another door, cannot wait, since
+    nobody would be heard then."""
+    if not isinstance(server, HttpServer):
+        until_s = shell.now_s + WHO_RUNS_S
+        while shell.now_s < until_s and not (  # noqa: ASYNC110
+            _knows_who_runs(shell) or ends.stop.is_set() or ends.end.is_set()
+        ):
+            await asyncio.sleep(WHO_RUNS_LOOK_S)
+    await server.serve([bound])
+
+
+def _knows_who_runs(shell: NodeShell) -> bool:
+    """Returns whether the service was reached, or a neighbor takes work, or nobody else could."""
+    upstreams = list(upstreams_of(shell.requests.workers))
+    accepting = shell.machine.neighbors.accepting
+    reached = any(one.up and one.was_reached for one in upstreams)
+    return reached or any(accepting) or not (upstreams and accepting)
 
 
 async def _all_listen(
