@@ -182,6 +182,7 @@ def test_the_last_release_beside_this_one(release, run_bed):
             _, shown = await bed.call(cluster, "GET", "/federation", timeout_s=5.0)
             reached = {c for c, state in shown["clusters"].items() if "unreachable" not in state}
             assert reached == set(bed.clusters), cluster
+            assert len(bed.says(cluster, "neighbor speaks")) == (0 if cluster in OLD else 2)
         assert found.states_seen
 
     run_bed(main, dict.fromkeys(OLD, release(RELEASE)))
@@ -204,21 +205,6 @@ def test_an_upgrade_and_the_way_back_under_load(release, run_bed):
         assert {one.attempts for one in found.told} == {1}
 
     run_bed(main, dict.fromkeys("ab", tree), PAIR)
-
-
-def test_the_next_version_beside_this_one(run_bed, tmp_path):
-    """It speaks this one's too, whoever of the two hands on."""
-    tree = releases.renumbered(VERSION + 1, tmp_path / "newer")
-
-    async def main(bed):
-        load = loads.Load(least=50, homes="aaaab")
-        found = await under_load(bed, "newer", load, nothing)
-        assert found.ends(keyed=True) == found.ends(keyed=False) == {"done"}
-        assert ("a", "b") in hops(found)
-        assert len(bed.says("b", "neighbor speaks")) == 1
-        assert not bed.says("a", "neighbor speaks")
-
-    run_bed(main, {"b": tree}, PAIR)
 
 
 def test_versions_that_are_too_far_apart(run_bed, tmp_path):
