@@ -153,7 +153,8 @@ def test_a_node_survives_all_that_is_no_request(tmp_path, up, ask, until, is_bal
     assert sender.answers.sent == COUNT
     by_status = sender.answers.by_status
     print(f"seed {SEED}: {dict(sorted(by_status.items()))}; RSS {rss_bytes}")  # noqa: T201
-    assert {200, 400, 403, 404, 405, 413, 422, 431} <= set(by_status)
+    # 431 is of loose ones alone, whose clients may hang up before a busy node has come to them.
+    assert {200, 400, 403, 404, 405, 413, 422} <= set(by_status)
     # On a busy machine it has yet to read some of what was sent to it.
     until(lambda: rests(ask(f"{url}/state")[1], held, is_balanced), what="at rest")
     assert gauge(url, "spillover_ledger_imbalance") == 0
