@@ -1,7 +1,8 @@
-"""Links that are cut, and processes that are frozen, for less and for more than the silence limit.
+"""Links that are cut, lossy and slow, and processes that are frozen, or killed and started again,
+in the middle of a burst.
 
 What must hold under all of it is in `support.faults.reckoning`; here is what breaks, and that it
-was felt.
+was felt. All are in one file, so that one worker has them and uses its federations again.
 """
 
 import asyncio
@@ -13,10 +14,11 @@ from support.faults import federation as federations
 from support.faults.breaking import spoiled
 from support.loop import until
 
-RELAY, RUNNER = "b", "c"
+HOME, RELAY, RUNNER = "a", "b", "c"
 
 CUTS = {"there": ("ab", "bc"), "back": ("ba", "cb"), "both ways": ("ab", "ba", "bc", "cb")}
 """On the way from a through b to c; the one over d stays."""
+ALL = ("ab", "ba", "bc", "cb", "cd", "dc", "da", "ad")
 
 SILENCE_S = 6.0
 """Whoever says nothing for so long is given up by its neighbors, as soon as they get to it."""
@@ -31,7 +33,7 @@ def frozen(cluster, for_s):
     """SIGSTOP while it has work of its neighbors, and SIGCONT."""
 
     async def fault(ring):
-        await ring.holds_foreign(cluster)
+        await ring.holds_foreign(cluster, 4)  # some of them without a key
         ring.signal(cluster, signal.SIGSTOP)
         try:
             await asyncio.sleep(for_s)
@@ -84,3 +86,48 @@ def test_frozen_for_longer_than_the_silence_limit(endure):
         # a burst hands to one that is frozen is decided again, and little can be lost with it.
         unknown = reckoning.outcomes(keyed=False)["outcome_unknown"]
         assert unknown + reckoning.doubled(keyed=True) > 0 or federations.IS_SECURE
+
+
+def test_lossy_and_slow(endure):
+    """A fifth of everything lost on all links; and all links slow for a while, 300 ms."""
+    found = endure(
+        {
+            "loss 0.2": spoiled(ALL, 3.0, {"loss": 0.0}, loss=0.2),
+            "slow 300 ms": spoiled(ALL, 1.0, {"delay_ms": 5.0}, delay_ms=300.0),
+        }
+    )
+    lossy, slow = found.values()
+    assert lossy.ends(keyed=True) == {"done"}
+    assert lossy.outcomes(keyed=False)["outcome_unknown"] > 0
+    assert slow.ends(keyed=True) == slow.ends(keyed=False) == {"done"}
+    assert slow.doubled(keyed=True) == 0
+
+
+def killed(cluster):
+    """SIGKILL while the burst is everywhere, and a new life at the same address."""
+
+    async def fault(ring):
+        await ring.holds_foreign(RUNNER)
+        await ring.holds_foreign(RELAY, 1)
+        ring.kill(cluster)
+        await asyncio.sleep(0.3)
+        ring.spawn(cluster)
+        await ring.healthy()
+
+    return fault
+
+
+def test_killed_and_started_again(endure):
+    """A relay, a runner and a home: each loses all that it knew. Clients with a key ask its next
+    life again, under the same name, and are answered."""
+    victims = {"relay": RELAY, "runner": RUNNER, "home": HOME}
+    found = endure({f"{role} killed": killed(cluster) for role, cluster in victims.items()})
+    for role, cluster in victims.items():
+        told = found[f"{role} killed"].told
+        at_dead = [one for one in told if one.home == cluster]
+        assert any(one.attempts > 1 and one.outcome == "done" for one in at_dead)
+        assert any(one.outcome == "unreachable" for one in at_dead)
+        assert [one for one in told if one.home != cluster and one.attempts != 1] == []
+        reckoning = found[f"{role} killed"]
+        assert reckoning.ends(keyed=True) == {"done"}
+        assert reckoning.ends(keyed=False, but_at=cluster) <= {"done", "outcome_unknown"}

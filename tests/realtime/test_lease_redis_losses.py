@@ -83,7 +83,7 @@ async def back_with_old_data(world):
 async def killed_again_and_again(world):
     """At any moment, in the middle of whatever is going on, with all data kept; then it stays."""
     group = world.group
-    for turn in range(6):
+    for turn in range(4):
         await asyncio.sleep(world.random.uniform(0.05, 1.2))
         if turn % 2:
             group.kill("c")
@@ -91,17 +91,17 @@ async def killed_again_and_again(world):
         world.server.kill()
         await asyncio.sleep(world.random.uniform(0.0, 0.5))
         world.server.restart()
-    await world.recovers("killed 6 times", now_s())
+    await world.recovers("killed 4 times", now_s())
 
 
 async def emptied_again_and_again(world):
     """The same, and nothing is kept."""
-    for _ in range(6):
+    for _ in range(4):
         await asyncio.sleep(world.random.uniform(0.05, 1.2))
         world.server.kill()
         await asyncio.sleep(world.random.uniform(0.0, 0.5))
         world.server.restart()
-    await world.recovers("emptied 6 times", now_s())
+    await world.recovers("emptied 4 times", now_s())
 
 
 @faults.given(same_sink=True, options=("--appendonly", "yes", "--appendfsync", "always"))

@@ -19,7 +19,7 @@ OBJECTS = 10_000
 STRETCHES = 10
 STUDENT_T = 2.262
 """The 97.5 % quantile of Student's law with STRETCHES - 1 degrees of freedom."""
-LOADS = (100, 150, 200)
+LOADS = (100, 200)
 """Consumers for each hundred producers: each has producers of its own."""
 
 

@@ -47,10 +47,10 @@ LOOK_S = 0.1
 SYNC, ASYNC = "python:fault_effects:run", "python:fault_effects:run_async"
 
 RING: dict[str, dict[str, Any]] = {
-    "a": {"servers": 2, "service_ms": 30, "handler": SYNC},
-    "b": {"servers": 1, "service_ms": 30, "handler": ASYNC},
-    "c": {"servers": 4, "service_ms": 30, "handler": SYNC},
-    "d": {"servers": 1, "service_ms": 30, "handler": ASYNC},
+    "a": {"servers": 2, "service_ms": 60, "handler": SYNC},
+    "b": {"servers": 1, "service_ms": 60, "handler": ASYNC},
+    "c": {"servers": 4, "service_ms": 60, "handler": SYNC},
+    "d": {"servers": 1, "service_ms": 60, "handler": ASYNC},
 }
 """a is where most requests come in; b and d relay what they cannot run to c, which runs it."""
 

@@ -52,10 +52,10 @@ class Load:
     """`per_s` of them evenly, at least `least`, each of which keeps a server busy for `hold_ms`.
     `homes` has a letter for each in turn: an odd number, so that each home gets all kinds."""
 
-    per_s: float = 200.0
-    least: int = 400
+    per_s: float = 100.0
+    least: int = 200
     homes: str = "aaaabaacaad"
-    hold_ms: float = 30.0
+    hold_ms: float = 60.0
 
 
 async def send(

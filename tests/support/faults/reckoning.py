@@ -26,6 +26,8 @@ WATCH_S = 0.2
 HEALTHY_S = 5.0
 """For a stream of reports that was given up to be opened anew: at most a silence of 2.5 s and the
 longest pause between attempts."""
+SERVES_S = 10.0
+"""For an answer of one that is well, on a machine that has much to do."""
 
 NOT_DEFINITE = frozenset({"outcome_unknown", "unreachable", "wrong"})
 NEVER_RUN = frozenset({"queue_full", "draining", "not_ready"})
@@ -47,7 +49,9 @@ class Bed(Protocol):
     urls: Any
 
     def log(self, cluster: str) -> Any: ...
-    async def call(self, cluster: str, method: str, path: str, body: Any = None) -> Any: ...
+    async def call(
+        self, cluster: str, method: str, path: str, body: Any = None, timeout_s: float = ...
+    ) -> Any: ...
     async def state(self, cluster: str) -> Any: ...
     async def states(self, timeout_s: float = ...) -> Any: ...
     async def healthy(self, timeout_s: float) -> float: ...
@@ -231,7 +235,7 @@ async def _check_health(bed: Bed, reckoning: Reckoning) -> None:
     for cluster in bed.clusters:
         work = {"payload": {"work": f"{reckoning.name} {cluster}".replace(" ", "_"), "hold_ms": 1}}
         with suppress(PeerError):
-            status, _ = await bed.call(cluster, "POST", "/requests", work)
+            status, _ = await bed.call(cluster, "POST", "/requests", work, SERVES_S)
             if status == 200:
                 continue
         reckoning.wrongs.append(f"{cluster} does not serve")

@@ -141,7 +141,7 @@ class World:
         """Each says that it is up again, and has not told of it again and again."""
         await self.group.until(lambda: self._all_say("redis_up"), 30.0, "redis_up of all")
         for node, said in self.outages(since_s).items():
-            assert said.count("redis_down") <= TOLD_MAX, (node, said)
+            assert said.count("redis_down") <= TOLD_MAX * slack(), (node, said)
 
     def is_quiet(self, since_s: float) -> bool:
         """Nobody has said that Redis is down, but for an answer that was late here and now."""
@@ -344,21 +344,22 @@ RUBBISH = (
 """Numbers of other scripts and sizes, other encodings, what looks like Redis's own protocol."""
 
 
-async def forge(server: Any, group: str, drawn: random.Random, for_s: float, rate: float) -> int:
-    """Publish what nobody meant, true partitions among it; how many messages that were."""
+async def forge(
+    server: Any, group: str, drawn: random.Random, for_s: float, rate: float, least: int = 0
+) -> None:
+    """Publish what nobody meant, true partitions among it, for so long and so many at least."""
     from redis.asyncio import Redis
 
     count = 0
     until_s = asyncio.get_running_loop().time() + for_s
     async with Redis(port=server.port) as client:
-        while asyncio.get_running_loop().time() < until_s:
+        while count < least or asyncio.get_running_loop().time() < until_s:
             channel = drawn.choice(("grab-lease", "allocated-lease"))
             true = drawn.random() < 0.5
             data = b"%d" % drawn.randrange(THREE["partitions"]) if true else drawn.choice(RUBBISH)
             await client.publish(f"{{spillover:{group}}}:{channel}", data)
             count += 1
             await asyncio.sleep(1.0 / rate)
-    return count
 
 
 def subscribers(server: Any, group: str) -> int:

@@ -47,7 +47,7 @@ def run(request, require, tmp_path):
             capture_output=True,
             text=True,
             check=False,
-            timeout=110,
+            timeout=250,
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("\n") == 1
