@@ -11,8 +11,9 @@ from spillover.cli import main
 from spillover.model.ids import ClusterId
 from spillover.model.statistics import summarize
 from spillover.model.topology import Cluster, Link, Topology
-from spillover_lab.demo import command
+from spillover_lab.demo import command, report
 from spillover_lab.demo.display import Display
+from spillover_lab.demo.figures import NARROW_PX
 from spillover_lab.demo.report import report_page
 from spillover_lab.demo.result import DemoResult, RunResult, Sample
 
@@ -72,8 +73,10 @@ RESULT = DemoResult(
 )  # fmt: skip
 
 
-def test_the_report_shows_figures_and_numbers_and_needs_nothing(read):
-    """Four figures for wide and for narrow screens; measured and simulated values; no address."""
+def test_the_report_shows_figures_and_numbers_and_needs_nothing(read, monkeypatch):
+    """Four figures for wide and for narrow screens; measured and simulated values; no address. Here
+    those for wide ones are drawn as narrow ones."""
+    monkeypatch.setattr(report, "_drawings", lambda told, draw: [draw(told, NARROW_PX)] * 2)
     page = report_page(RESULT)
     assert read(page).tags.count("figure") == 4
     assert page.count("<svg") == 8
