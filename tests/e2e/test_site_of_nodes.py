@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from spillover.client import Spillover
+from spillover.model.access import Role
+from support.api_tokens import let_in
 from support.commands import SPILLOVER
 from support.ports import free_row
 from support.site_of_nodes import (
@@ -286,14 +288,13 @@ def test_who_is_no_sibling_hears_nothing_of_the_site(bed, spillover, free_ports,
     assert third.stderr.splitlines()[-1].startswith(f"spillover: {expected}")
 
 
-def test_who_may_do_what_holds_at_all_nodes(site, backend, spillover, tmp_path, until, monkeypatch):
+def test_who_may_do_what_holds_at_all_nodes(site, backend, tmp_path, until, monkeypatch):
     """A tenant's quota counts at all of them; who may only read is told why, wherever the request
     is. So it is where nodes of a site prove to each other who they are."""
     tokens, shown = tmp_path / "tokens.yaml", {}
-    for role in ("read", "submit"):
-        told = ("--name", role, "--tenant", "shop", "--role", role)
-        made = spillover("token", "new", "--json", "--append", str(tokens), *told)
-        shown[role] = {"authorization": f"Bearer {made.result()['secret']}"}
+    for role in (Role.READ, Role.SUBMIT):
+        secret = let_in(tokens, role.value, "shop", role)
+        shown[role.value] = {"authorization": f"Bearer {secret}"}
     quota = "  quota: {max_running: 1}\n"
     tokens.write_text(tokens.read_text().replace("- name", f"{quota}- name")[len(quota) :] + quota)
     bed, urls = site("--tls", "--tokens", str(tokens))
