@@ -8,14 +8,16 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from spillover.cli import main
+from spillover_lab.report.drawing import png
 from spillover_lab.reproduce import command as reproduce_command
 from spillover_lab.reproduce import leases, membership, networked_queues, policies, probing, tokens
 from spillover_lab.reproduce.catalog import DOCUMENTS, FIGURES, select
-from spillover_lab.reproduce.drawing import images
+from spillover_lab.reproduce.drawing import draw, images
 from spillover_lab.reproduce.figure import Effort
 from spillover_lab.reproduce.run import read_record, reproduce
 from spillover_lab.rivals import queues
@@ -45,9 +47,14 @@ def _extras(require):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HOLD)
 def test_statements_hold_and_the_figure_draws(name, monkeypatch):
+    """For light pages alone."""
     for module, constants in SHORT.items():
         for constant, value in constants.items():
             monkeypatch.setattr(module, constant, value)
+    monkeypatch.setattr(
+        "spillover_lab.reproduce.run.images",
+        lambda panels, columns: (png(partial(draw, panels, columns), dark=False),),
+    )
     record, pictures = reproduce(FIGURES[name], Effort.DEFAULT, 3)
     assert record.claims
     assert [claim for claim in record.claims if not claim.holds] == []
