@@ -217,7 +217,7 @@ async def test_what_is_away_comes_back_although_neighbors_part(tmp_path):
     clusters = {"a": {"servers": 1}, "b": {"servers": 4}}
     async with _pair(tmp_path, clusters=clusters) as pair:
         a, b = pair["a"], pair["b"]
-        answers = [a.post({"service_ms": 3000}) for _ in range(4)]
+        answers = [a.post({"service_ms": 1500}) for _ in range(4)]
         await until(lambda: b.ledger.foreign["running"] > 0)
         pair.certify("b", trusted=[Authority("another")])
         assert await pair.credentials["b"].look()

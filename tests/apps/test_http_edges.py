@@ -114,9 +114,9 @@ SLOW = [
 
 async def test_slow_bodies_end_in_408(nodes, monkeypatch):
     """Whatever deadline was given, on whichever path; also while bytes keep coming."""
-    monkeypatch.setattr(lingering, "LINGER_S", 0.1)
+    monkeypatch.setattr(lingering, "LINGER_S", 0.05)
     async with nodes.alone() as node:
-        node.server.bounds.body_s = 0.1
+        node.server.bounds.body_s = 0.05
         for begun in SLOW:
             assert reasons(await talk(nodes, node, begun)) == [(408, "body_too_slow")]
             reader, writer = await node.connect()

@@ -36,7 +36,7 @@ async def test_each_answer_of_a_node_that_drains_is_the_last_of_its_connection(a
     async with federation.Federation(topology) as nodes:
         node = nodes["a"]
         node.shell.leaving.on_change.append(
-            lambda leaves: node.server.leave(1.0 if leaves else None)
+            lambda leaves: node.server.leave(0.2 if leaves else None)
         )
         client, idle = await connect(node.url), await connect(node.url)
         assert (await client.ask(asked)).get(b"connection") == ""
@@ -45,7 +45,7 @@ async def test_each_answer_of_a_node_that_drains_is_the_last_of_its_connection(a
         assert (answer.status == 503) == (asked is POST)
         assert answer.get(b"connection") == "close"
         assert await is_closed(client)
-        assert await is_closed(idle), "after a second"
+        assert await is_closed(idle), "after a while"
         node.shell.feed(Resume())
         client = await connect(node.url)
         for _ in range(2):
@@ -70,14 +70,14 @@ async def test_the_door_of_a_service_tells_its_clients_to_go():
     """A stream that has begun goes on; the connection closes with the next answer."""
     async with proxy_doors.in_front() as here:
         door, shell = here.doors["a"], here["a"].shell
-        shell.leaving.on_change.append(lambda leaves: door.leave(1.0 if leaves else None))
+        shell.leaving.on_change.append(lambda leaves: door.leave(0.2 if leaves else None))
         client, idle = await here.client("a"), await here.client("a")
         assert (await client.ask(get())).get(b"connection") == ""
         shell.feed(Drain(5.0))
         answer = await client.ask(get())
         assert (answer.status, answer.get(b"connection")) == (200, "close")
         assert await is_closed(client)
-        assert await is_closed(idle), "after a second"
+        assert await is_closed(idle), "after a while"
 
 
 async def test_balancers_may_ask_whether_a_node_is_ready_as_haproxy_does():

@@ -325,7 +325,7 @@ def test_many_at_once_get_each_object_once() -> None:
 
         def consume(k: int) -> None:
             while True:
-                answer = running[k % 3].take(max_hops=2, deadline_ms=3000)
+                answer = running[k % 3].take(max_hops=2, deadline_ms=1500)
                 if answer.status == 204:
                     return
                 body, base, grant = fetched(answer)

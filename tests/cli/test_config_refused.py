@@ -94,7 +94,7 @@ def test_a_change_is_taken_back(running, nodes, tmp_path, refused, told):
         file.write_text("clusters: [{id: a, servers: 1, service_ms: 10}]\n" + OF_THIS_FEDERATION)
         assert "cluster a has no link any more" in told("config", "diff", url, file)[2]
         with httpx.Client(timeout=60.0) as client, ThreadPoolExecutor() as pool:
-            work = {"payload": {"service_ms": 1500 * slack()}}
+            work = {"payload": {"service_ms": 600 * slack()}}
             asked = pool.submit(client.post, f"{run.urls['b']}/requests", json=work)
             until_busy(client, run.urls["b"])
             status, _, err = told("config", "set", url, file, "--if-version", "3")

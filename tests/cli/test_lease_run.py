@@ -108,27 +108,10 @@ def get(url):
 until = partial(waiting.until, limit_s=LIMIT_S)
 
 
-def test_with_api_tokens_the_service_asks_for_one(lease_run, tmp_path):
-    """And a file that holds none is bad input, before the member joins."""
-    assert (
-        "tokens.yaml: expected a YAML file of API tokens"
-        in lease_run({"--tokens": "tokens.yaml"}).refusal()
-    )
-    made = new_api_token("reader", "secret", "", [Role.READ])
-    (tmp_path / "tokens.yaml").write_text(dump_api_token(made), encoding="utf-8")
-    a = lease_run({"--tokens": "tokens.yaml"})
-    url, shown = a.line("serving")["url"], {"authorization": "Bearer secret"}
-    assert ask(f"{url}/state")[0] == 401
-    assert ask(f"{url}/state", None, shown)[0] == 200
-    a.signal(signal.SIGHUP)  # read again, and goes on
-    assert ask(f"{url}/state", None, shown)[0] == 200
-    a.signal(signal.SIGTERM)
-    assert a.end() == 0
-
-
-def test_serving_first_then_draining(lease_run):
+def test_serving_first_then_draining(lease_run, tmp_path):
     """The first line tells where; a drain, by HTTP or by signal, ends it with status 0 after all
-    has been released. Lines are JSON whether asked for or not."""
+    has been released. Lines are JSON whether asked for or not. With API tokens the service asks for
+    one."""
     a = lease_run({"--bind": "127.0.0.1:0", "--json": None})
     serving = a.line("serving")
     assert serving["node"] == "a"
@@ -138,17 +121,22 @@ def test_serving_first_then_draining(lease_run):
     challenged = a.line("challenged")
     assert (challenged["partition"] in range(PARTITIONS), challenged["epoch"]) == (True, None)
     a.line("acquired", PARTITIONS)
-    b = lease_run({"--node": "b"})
+    made = new_api_token("reader", "secret", "", [Role.READ])
+    (tmp_path / "tokens.yaml").write_text(dump_api_token(made), encoding="utf-8")
+    b = lease_run({"--node": "b", "--tokens": "tokens.yaml"})
+    url = b.line("serving")["url"]
     until(lambda: [m["held"] for m in get(f"{serving['url']}/state")["members"]] == [2, 2])
     assert ask(f"{serving['url']}/admin/drain", {})[0] == 202
     a.line("released", PARTITIONS)
     assert a.end() == 0
     b.line("acquired", PARTITIONS)
-    b.signal(signal.SIGHUP)
+    assert ask(f"{url}/state")[0] == 401
+    b.signal(signal.SIGHUP)  # read again, and goes on
+    shown = {"authorization": "Bearer secret"}
+    assert ask(f"{url}/state", None, shown)[0] == 200
     b.signal(signal.SIGTERM)
     b.line("released", PARTITIONS)
     assert b.end() == 0
-    assert b.running.stderr.count("SIGHUP changes nothing") == 1
     assert b.running.stderr.count("Traceback") == 0
 
 
@@ -166,7 +154,7 @@ def test_a_second_signal_ends_it_at_once(lease_run, handler):
 
 
 def test_the_blogs_rule_as_a_process(lease_run):
-    """Epochs are 0, and `/state` says which rule it is."""
+    """Epochs are 0, and `/state` says which rule it is. SIGHUP ends nothing."""
     a = lease_run({"--rule": "blog"})
     url = a.line("serving")["url"]
     assert a.line("acquired", PARTITIONS)["epoch"] == 0
@@ -174,6 +162,8 @@ def test_the_blogs_rule_as_a_process(lease_run):
     assert (seen["rule"], seen["renewal"]["kind"]) == ("blog", "none")
     assert seen["members"] == [{"node": "a", "alive_for_ms": None, "held": PARTITIONS}]
     assert seen["allocation"][0]["lease_ms_left"] is None
+    a.signal(signal.SIGHUP)
+    until(lambda: a.running.stderr.count("SIGHUP changes nothing") == 1)
     a.signal(signal.SIGTERM)
     assert a.end() == 0
 
@@ -200,6 +190,7 @@ BAD_INPUT = {
     "--rule blog --balance load": "balance: expected count with the blog's rule",
     "--tls-cert a.crt": "--tls-key: expected a file (or SPILLOVER_TLS_KEY) along with --tls-cert",
     "--bind here": "--bind: expected HOST:PORT",
+    "--tokens nowhere.yaml": "nowhere.yaml: expected a YAML file of API tokens",
 }
 
 
@@ -226,8 +217,11 @@ def test_a_port_in_use(refused_run):
     assert f"--bind: expected an address that can be bound, got {place}" in told
 
 
-def test_no_redis_is_waited_for_visibly(lease_run, redis_servers, tmp_path):
-    """An event line and a state that say so; when Redis comes, it joins."""
+def test_a_redis_that_is_away_or_read_only_is_waited_for_visibly(
+    lease_run, redis_server, redis_servers, tmp_path
+):
+    """An event line and a state that say so; when Redis comes, it joins. A replica is refused at
+    the start; one that becomes it later is retried."""
     with redis_servers.running(tmp_path) as server:
         server.kill()
         a = lease_run({"--redis": server.url})
@@ -237,16 +231,6 @@ def test_no_redis_is_waited_for_visibly(lease_run, redis_servers, tmp_path):
         assert (seen["state"], seen["redis"]["up"]) == ("joining", False)
         server.restart()
         a.line("redis_up")
-        a.line("acquired", PARTITIONS)
-        a.signal(signal.SIGTERM)
-        assert a.end() == 0
-
-
-def test_a_redis_that_is_read_only(lease_run, redis_server, redis_servers, tmp_path):
-    """A replica is refused at the start; one that becomes it later is retried, visibly."""
-    with redis_servers.running(tmp_path) as server:
-        a = lease_run({"--redis": server.url})
-        url = a.line("serving")["url"]
         a.line("acquired", PARTITIONS)
         server.follow(redis_server.port)
         told = lease_run({"--redis": server.url, "--node": "b"}).refusal()
@@ -258,6 +242,8 @@ def test_a_redis_that_is_read_only(lease_run, redis_server, redis_servers, tmp_p
         a.line("redis_up")
         # What was still held is written anew, what was not is acquired.
         until(lambda: len(get(f"{url}/state")["held"]) == PARTITIONS)
+        a.signal(signal.SIGTERM)
+        assert a.end() == 0
 
 
 def is_read_only(told):

@@ -31,7 +31,7 @@ def test_drain_and_resume(running, nodes, told):
     left = "cluster a is draining: 1 waiting, 1 running, 0 with neighbors"
     with running(nodes.topology_of("a", policy="isolated")) as run:
         url = run.urls["a"]
-        sent = run.ask(keep_busy, round(600 * slack()))
+        sent = run.ask(keep_busy, round(300 * slack()))
         status, out, err = told("drain", url, "--no-wait", "--json")
         assert (status, json.loads(out)["drained"], err) == (0, False, f"{left}\n")
         status, out, err = told("drain", url, "--timeout-s", "0.1", "--json")

@@ -64,13 +64,13 @@ async def test_an_api_token_goes_to_no_http_and_to_nobody_whom_another_ca_vouche
         urls[name] = f"{scheme}://localhost:{server.sockets[0].getsockname()[1]}"
     listed = [SessionServer(name, url) for name, url in urls.items()]
     told.append(encode_announcement(encode_head("own", 1, (1, "own", 1), listed), 1, 0, 0.0))
-    once = Retries(rounds=1, comeback_s=0.5)
+    once = Retries(rounds=1, comeback_s=0.2)
     async with AsyncSpillover(
         urls["own"], token=SECRET, follow=True, ca_file=files.ca, retries=once
     ) as client:
         for _ in range(2):
             with pytest.raises(SpilloverError):
-                await client.run(None, deadline_s=1.0)
+                await client.run(None, deadline_s=0.5)
             await until(lambda: len(client.nodes.urls) == 2)
         assert set(client.nodes.urls) == {urls["own"], urls["foreign"]}
     for server in servers:

@@ -127,7 +127,7 @@ async def test_under_overload_retries_stay_within_the_budget():
 
             async def one():
                 with pytest.raises(Refused):
-                    await client.run(1, deadline_s=2.0 * slack())
+                    await client.run(1, deadline_s=0.5 * slack())
 
             await asyncio.gather(*(one() for _ in range(40)))
             assert client.stats.retries == 10

@@ -47,8 +47,8 @@ def three(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def shared(module_start, tmp_path_factory):
-    """A testbed of three for tests that leave it as it was, and its urls."""
+def shared(chromium, module_start, tmp_path_factory):
+    """A testbed of three for tests that leave it as it was, and its urls: none without browser."""
     file = tmp_path_factory.mktemp("three") / "three.yaml"
     file.write_text(THREE)
     options = ("--json", "--seed", "1", "--port", str(free_row(3)))

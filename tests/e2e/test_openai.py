@@ -1,17 +1,22 @@
-"""OpenAI's own client library through the doors of three nodes, in front of a mock of its API:
-tokens come one by one, the same through no hop and two hops, and who leaves is seen to leave.
+"""Streams of tokens through the doors of three nodes, in front of a mock of OpenAI's API: they come
+one by one, the same through no hop and two hops, and who leaves is seen to leave.
 
 What is asked at door c runs there. b has no server that is free and a none at all, so that what is
-asked there runs at c as well. The example of services/docs/streaming.md is run as it is printed.
+asked there runs at c as well. The example of services/docs/streaming.md is run as it is printed,
+with OpenAI's own client library, which takes seconds to import.
 """
 
+import json
 import re
 import socket
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
+from itertools import islice
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -93,29 +98,36 @@ def sites(module_start, tmp_path_factory):
             one.close()
 
 
-def client_of(url):
-    import openai  # here, since each worker reads this file
-
-    return openai.OpenAI(base_url=f"{url}/v1", api_key="mine", max_retries=0, timeout=20.0)
-
-
-def ask(url, *, stream, what="speak"):
-    return client_of(url).chat.completions.with_raw_response.create(
-        model="gpt-4o-mini", messages=[{"role": "user", "content": what}], stream=stream
-    )
+@contextmanager
+def asking(url, *, stream, what="speak"):
+    """The answer, of which nothing has been read."""
+    where = urlsplit(url)
+    asked = {
+        "model": "gpt-4o-mini", "messages": [{"role": "user", "content": what}], "stream": stream
+    }  # fmt: skip
+    with closing(HTTPConnection(where.hostname, where.port, timeout=20.0)) as line:
+        told = {"Content-Type": "application/json", "Authorization": "Bearer mine"}
+        line.request("POST", "/v1/chat/completions", json.dumps(asked), told)
+        with line.getresponse() as answer:
+            assert answer.status == 200
+            yield answer
 
 
 def texts(answer):
-    return [part.choices[0].delta.content for part in answer.parse()]
+    """Each piece as it comes."""
+    for line in answer:
+        if line.startswith(b"data: {"):
+            yield json.loads(line[6:])["choices"][0]["delta"].get("content")
 
 
 @HOPS
 def test_tokens_come_one_by_one_and_are_the_same(hops, sites):
     mock, _, doors = sites
-    direct = texts(ask(mock, stream=True))
-    answer = ask(doors[hops], stream=True)
-    assert answer.headers["spillover-path"] == "a,b,c"[4 - 2 * hops :]
-    came = [(time.monotonic(), part.choices[0].delta.content) for part in answer.parse()]
+    with asking(mock, stream=True) as answer:
+        direct = list(texts(answer))
+    with asking(doors[hops], stream=True) as answer:
+        assert answer.headers["spillover-path"] == "a,b,c"[4 - 2 * hops :]
+        came = [(time.monotonic(), text) for text in texts(answer)]
     assert [text for _, text in came] == direct
     assert "".join(text or "" for text in direct) == WORDS
     assert came[-1][0] - came[0][0] > 0.25, "they came at once, where the mock takes half a second"
@@ -125,14 +137,17 @@ def test_tokens_come_one_by_one_and_are_the_same(hops, sites):
 def test_who_leaves_in_mid_stream_is_seen_to_leave(hops, sites):
     """And an answer that is not streamed is the same."""
     mock, urls, doors = sites
-    direct, through = (ask(url, stream=False).parse() for url in (mock, doors[hops]))
-    assert (through.choices, through.usage) == (direct.choices, direct.usage)
+    told = []
+    for url in (mock, doors[hops]):
+        with asking(url, stream=False) as answer:
+            told.append(json.load(answer))
+    direct, through = ((one["choices"], one["usage"]) for one in told)
+    assert through == direct
     home = urls["cba"[hops]]
     left = commands.ask(f"{mock}/seen")[1]["left"]
     cancelled = commands.ask(f"{home}/state")[1]["ledger"]["home"]["cancelled"]
-    with ask(doors[hops], stream=True, what=AT_LENGTH).parse() as stream:
-        for _, _ in zip(range(5), stream, strict=False):
-            pass
+    with asking(doors[hops], stream=True, what=AT_LENGTH) as answer:
+        assert len(list(islice(texts(answer), 5))) == 5
     until(lambda: commands.ask(f"{mock}/seen")[1]["left"] == left + 1)
     until(lambda: commands.ask(f"{home}/state")[1]["ledger"]["home"]["cancelled"] == cancelled + 1)
 

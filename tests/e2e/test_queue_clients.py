@@ -99,10 +99,10 @@ def test_a_signal_has_work_finish_what_it_has_and_return_what_takes_too_long(
     )
     work = spillover(
         *("queue", "work", "--handler", "python:jobs:run", "--producer", urls["p1"]),
-        *("--at-once", "2", "--drain-timeout-s", "3"), cwd=tmp_path,
+        *("--at-once", "2", "--drain-timeout-s", "2"), cwd=tmp_path,
     )  # fmt: skip
     with produce(urls["p1"]) as putting:
-        for seconds in (b"2", b"100"):
+        for seconds in (b"1", b"100"):
             putting.put(seconds, content_type="application/json")
     until(lambda: state(ask, urls["p1"])["granted"] == 2, 30, lambda: work.stderr)
     assert work.end(signal.SIGTERM, within_s=15) == 0

@@ -9,9 +9,9 @@ import signal
 import pytest
 
 from spillover.cli import main
-from spillover.client import produce
+from spillover.client import Rejected, produce
 from support.commands import SPILLOVER
-from support.queue_service import Producer, call, fetched, until
+from support.queue_service import Producer, fetched, until
 
 
 @pytest.fixture
@@ -32,25 +32,25 @@ def told(capsys, monkeypatch):
 
 
 def test_producers_that_know_each_other_and_how_operators_see_them(start, told, tmp_path) -> None:
-    bed = start(*SPILLOVER, "up", "--queue", "3", "--json", "--store", str(tmp_path))
+    bed = start(*SPILLOVER, "up", "--queue", "2", "--json", "--store", str(tmp_path))
     until(lambda: bed.stdout.endswith("\n") or bed.process.poll() is not None)
     ready = json.loads(bed.stdout)
-    assert list(ready["producers"]) == ["p1", "p2", "p3"]
-    first, _, third = (Producer(url) for url in ready["producers"].values())
-    assert third.put(b"x").status == 201
-    pointed = first.take(probe_id="mine", access={"p3": 1.0}, max_hops=2)
+    assert list(ready["producers"]) == ["p1", "p2"]
+    first, second = (Producer(url) for url in ready["producers"].values())
+    assert second.put(b"x").status == 201
+    pointed = first.take(probe_id="mine", access={"p2": 1.0}, max_hops=2)
     body, base, grant = fetched(pointed)
-    assert (body, base) == (b"x", third.url)
+    assert (body, base) == (b"x", second.url)
     shown = told("status", first.url)
-    assert [line.split()[0] for line in shown.splitlines()] == ["producer", "p1", "p2", "p3"]
+    assert [line.split()[0] for line in shown.splitlines()] == ["producer", "p1", "p2"]
     assert "on disk" in shown
     states = json.loads(told("status", first.url, "--json"))["producers"]
-    assert states["p3"]["granted"] == 1
-    assert "answered with an object of p3" in told("explain", first.url, "mine")
-    assert "fetched by its consumer" in told("explain", third.url, "p3-1")
-    third.tell(grant, "ack")
-    assert "producer p3 is drained" in told("drain", third.url)
-    assert "producer p3 takes objects" in told("resume", third.url)
+    assert states["p2"]["granted"] == 1
+    assert "answered with an object of p2" in told("explain", first.url, "mine")
+    assert "fetched by its consumer" in told("explain", second.url, "p2-1")
+    second.tell(grant, "ack")
+    assert "producer p2 is drained" in told("drain", second.url)
+    assert "producer p2 takes objects" in told("resume", second.url)
     told("explain", first.url, "nobody", status=1)
     assert bed.end(signal.SIGTERM) == 0
     assert not bed.left()
@@ -66,8 +66,10 @@ def tell(payload):
 """Of a handler: whose child the process is in which it runs."""
 
 
-def test_producers_with_api_tokens(start, told, tmp_path) -> None:
-    """They find each other's objects; who shows none is told so in a line; who works shows one."""
+def test_producers_with_api_tokens_and_certificates(start, told, tmp_path) -> None:
+    """They find each other's objects, and a hangup ends nothing. Who believes no certificate, or
+    shows no token, is told so in a line; who works does both."""
+    pytest.importorskip("cryptography")
     tokens = tmp_path / "tokens.yaml"
     secrets = {}
     for name, *roles in (("worker", "submit", "read"), ("alice", "operate")):
@@ -75,22 +77,37 @@ def test_producers_with_api_tokens(start, told, tmp_path) -> None:
         words += ["--append", str(tokens), "--name", name, "--tenant", "any"]
         secrets[name] = tmp_path / name
         secrets[name].write_text(told("token", "new", *words))
-    shown = {name: ("--token-file", str(file)) for name, file in secrets.items()}
-    bed = start(*SPILLOVER, "up", "--queue", "2", "--json", "--tokens", str(tokens))
+    bed = start(*SPILLOVER, "up", "--queue", "2", "--tls", "--json", "--tokens", str(tokens))
     until(lambda: bed.stdout.endswith("\n") or bed.process.poll() is not None)
-    first, second = json.loads(bed.stdout)["producers"].values()
-    bearer = {"Authorization": f"Bearer {secrets['worker'].read_text().strip()}"}
-    assert Producer(second).put(b"{}").status == 401
-    assert Producer(second).put(b"{}", **bearer).status == 201
-    states = json.loads(told("status", first, "--json", *shown["alice"]))["producers"]
-    assert [states[name]["buffered"] for name in ("p1", "p2")] == [0, 1]
-    working = ("queue", "work", "--producer", first, "--handler", "sleep")
-    refused = told(*working, status=1)
+    ready = json.loads(bed.stdout)
+    first, second = ready["producers"].values()
+    working = ("queue", "work", "--producer", first)
+    sleeping = (*working, "--handler", "sleep")
+    assert "its certificate is not believed" in told(*sleeping, status=1)
+    trusting = ("--ca-file", ready["ca_file"])
+    shown = {name: ("--token-file", str(file), *trusting) for name, file in secrets.items()}
+    secret = secrets["worker"].read_text().strip()
+    with (
+        produce(second, ca_file=ready["ca_file"]) as queue,
+        pytest.raises(Rejected, match="unauthenticated"),
+    ):
+        queue.put(b"{}")
+    with produce(second, ca_file=ready["ca_file"], token=secret) as queue:
+        queue.put(b"{}", content_type="application/json")
+    bed.process.send_signal(signal.SIGHUP)
+
+    def states() -> dict[str, dict[str, int]]:
+        shown_by = told("status", first, "--json", *shown["alice"])
+        found: dict[str, dict[str, int]] = json.loads(shown_by)["producers"]
+        return found
+
+    assert [states()[name]["buffered"] for name in ("p1", "p2")] == [0, 1]
+    refused = told(*sleeping, *trusting, status=1)
     assert "401 unauthenticated expected an API token" in refused
     (tmp_path / "whereabouts.py").write_text(WHEREABOUTS)
     handler = ("--handler", "python:whereabouts:tell", "--workers", "process")
-    worker = start(*SPILLOVER, *working[:-2], *handler, *shown["worker"], cwd=tmp_path)
-    until(lambda: call(f"{second}/state", headers=bearer).told["acknowledged"] == 1)
+    worker = start(*SPILLOVER, *working, *handler, *shown["worker"], cwd=tmp_path)
+    until(lambda: states()["p2"]["acknowledged"] == 1)
     assert (tmp_path / "parent").read_text() == str(worker.process.pid)
     assert worker.end(signal.SIGTERM) == 0
     assert "producer p2 is drained" in told("drain", second, *shown["alice"])
@@ -100,34 +117,4 @@ def test_producers_with_api_tokens(start, told, tmp_path) -> None:
     until(lambda: bed.process.poll() is not None)
     assert bed.process.returncode == 1
     assert bed.stderr.splitlines()[-1].startswith("spillover: producer p2 has ended: ")
-    assert not bed.left()
-
-
-def test_producers_with_certificates(start, told) -> None:
-    """Objects go from one to the other; clients and commands believe whom the file vouches for, and
-    a hangup ends nothing."""
-    pytest.importorskip("cryptography")
-    bed = start(*SPILLOVER, "up", "--queue", "2", "--tls", "--json")
-    until(lambda: bed.stdout.endswith("\n") or bed.process.poll() is not None)
-    ready = json.loads(bed.stdout)
-    first, second = ready["producers"].values()
-    trusting = ("--ca-file", ready["ca_file"])
-    with produce(second, ca_file=ready["ca_file"]) as queue:
-        queue.put(b"{}", content_type="application/json")
-    bed.process.send_signal(signal.SIGHUP)
-    working = ("queue", "work", "--producer", first, "--handler", "sleep")
-    refused = told(*working, status=1)
-    assert "its certificate is not believed" in refused
-    worker = start(*SPILLOVER, *working, *trusting)
-
-    def states() -> dict[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = json.loads(told("status", second, "--json", *trusting))[
-            "producers"
-        ]
-        return found
-
-    until(lambda: states()["p2"]["acknowledged"] == 1)
-    assert states()["p1"] is not None
-    assert worker.end(signal.SIGTERM) == 0
-    assert bed.end(signal.SIGTERM) == 0
     assert not bed.left()

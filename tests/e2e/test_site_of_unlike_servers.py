@@ -1,19 +1,15 @@
 """A site of two nodes whose servers are unlike, in front of a backend that counts by server: tokens
-go to where requests wait, and one of the nodes is killed under load (decision 0049)."""
+go to where requests wait (decision 0049)."""
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
-import time
 
 import pytest
 
 from support.commands import SPILLOVER
 from support.ports import free_row
 from support.site_of_nodes import Backend, call, load
-from support.waiting import slack
 
 TOKENS = {"of_big": 3, "of_small": 2}
 TOPOLOGY = """
@@ -80,24 +76,6 @@ def test_tokens_go_to_the_node_where_requests_are(bed, backend, until):
         more()
         until(lambda: told(urls["a/2"])[0]["share"] == sum(TOKENS.values()), what="all tokens")
     assert backend.most_at == {"/big": 3, "/small": 2}
-
-
-def test_a_node_is_killed_under_load(bed, backend, until):
-    """Clients with keys notice nothing, the other node has all tokens soon, and never more requests
-    are at a server than its class has tokens."""
-    running, urls = bed
-    until(lambda: share_together(urls, TOKENS), what="two nodes that share")
-    backend.most_at.clear()
-    nodes = [urls["a/1"], urls["a/2"]]
-    with load(nodes, until, of="killed", types=("any", "light")) as more:
-        os.kill(running.nodes()["a/1"], signal.SIGKILL)
-        killed_s = time.monotonic()
-        until(lambda: told(nodes[1])[0]["share"] == sum(TOKENS.values()), what="all tokens")
-        assert time.monotonic() - killed_s < 2.0 * slack()
-        until(lambda: share_together(urls, TOKENS), what="both nodes again")
-        more()
-    assert backend.most_at["/big"] <= TOKENS["of_big"]
-    assert backend.most_at["/small"] <= TOKENS["of_small"]
 
 
 def test_an_operator_tells_one_node_and_all_go_by_it(bed, until):

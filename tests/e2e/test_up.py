@@ -5,13 +5,17 @@ import os
 import re
 import signal
 import socket
+import threading
 import time
 import urllib.request
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from spillover.cli import main
+from spillover.client import Spillover
 from support.waiting import slack
 
 TWO = """
@@ -46,85 +50,6 @@ def two(tmp_path, free_ports):
     return str(path), ports
 
 
-def test_a_signal_ends_it_all(up, until, pair):
-    """One JSON line when ready; SIGTERM ends an idle testbed soon, status 0, as SIGINT does
-    elsewhere here. SIGHUP ends nothing: there is nothing to read again."""
-    bed, urls = up(pair, "--seed", "1")
-    assert json.loads(bed.stdout)["ready"] is True
-    assert list(urls) == ["a", "b"]
-    assert list(bed.nodes()) == list(urls)
-    assert bed.temporary_directories()
-    bed.process.send_signal(signal.SIGHUP)
-    until(lambda: bed.stderr)
-    began_s = time.monotonic()
-    assert bed.end(signal.SIGTERM) == 0
-    assert time.monotonic() - began_s < 3.0 * slack()
-    bed.nothing_left()
-    assert bed.stdout.count("\n") == 1
-    told = "spillover: SIGHUP changes nothing: nodes have no files to read again\n"
-    assert bed.stderr == told
-    assert not bed.temporary_directories()
-
-
-def test_nodes_end_with_a_supervisor_that_is_killed(up, pair, tmp_path, monkeypatch):
-    """They end although it had no chance to end them. The next one removes its logs and its
-    topology."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # no other test's next one
-    one = tmp_path / "one.yaml"
-    one.write_text("clusters: [{id: a, servers: 1}]\n")
-    killed, _ = up(pair)
-    assert killed.end(signal.SIGKILL) == -signal.SIGKILL
-    killed.nothing_left()
-    (directory,) = killed.temporary_directories()
-    following, _ = up(str(one))
-    assert not directory.exists()
-    assert following.end(signal.SIGTERM) == 0
-    assert not following.temporary_directories()
-
-
-def test_a_node_that_dies_comes_back(up, until, ask, pair):
-    """After a second, at its own port, with a new epoch; its neighbors hear it again. What is told
-    of it is a line each, and its log goes on. Drained and told to end, it has not crashed, and
-    stays away."""
-    bed, urls = up(pair)
-    epoch = ask(f"{urls['b']}/state")[1]["ledger"]["epoch"]
-    log = Path(json.loads(bed.stdout)["logs"]["b"])
-    said = log.read_text()
-    os.kill(bed.nodes()["b"], signal.SIGKILL)
-    until(lambda: bed.stderr.count("\n") == 2)
-    assert bed.stderr == (
-        "spillover: cluster b is gone (killed by SIGKILL); the others go on; it starts again in 1 s"
-        f" (log {log})\nspillover: cluster b is back at {urls['b']} (log {log})\n"
-    )
-    assert ask(f"{urls['b']}/state")[1]["ledger"]["epoch"] != epoch
-    until(lambda: all(n["alive"] for n in ask(f"{urls['a']}/state")[1]["neighbors"]))
-    assert log.read_text().startswith(said)
-    assert bed.stdout.count("\n") == 1
-    before = bed.stderr
-    ask(f"{urls['b']}/admin/drain", {})
-    os.kill(bed.nodes()["b"], signal.SIGTERM)
-    until(lambda: bed.stderr.count("\n") == 3)
-    assert bed.stderr.removeprefix(before).startswith(
-        "spillover: cluster b is gone (exit status 0); the others go on; it stays down: "
-    )
-    bed.look()
-    assert bed.end() == 0
-    bed.nothing_left()
-
-
-def test_the_first_port(tmp_path, spillover, free_ports, until):
-    """Given by --port; that others have it is said, with where the clusters are instead."""
-    (port,) = free_ports(1)
-    with socket.create_server(("127.0.0.1", port)):
-        (tmp_path / "one.yaml").write_text("clusters: [{id: a, servers: 1}]\n")
-        bed = spillover("up", "one.yaml", "--json", "--port", str(port), cwd=tmp_path)
-        shifted = bed.ready()["a"].rpartition(":")[2]
-        assert re.fullmatch(
-            rf"spillover: ports? {port}.* not free; shifted to {shifted}\n", bed.stderr
-        )
-        assert bed.end() == 0
-
-
 def put(url, body):
     """(status, what was told)."""
     request = urllib.request.Request(url, json.dumps(body).encode(), method="PUT")  # noqa: S310 - loopback only
@@ -140,10 +65,114 @@ def printed(capsys, *words):
     return json.loads(capsys.readouterr().out)
 
 
-def test_operators_may_spoil_links_and_a_second_signal_ends_a_drain(two, up, ask, until, capsys):
-    """Nodes of a testbed let them; the federation is shown with a frozen node in it, in time. The
-    first signal waits for what is under way, the second does not."""
-    bed, urls = up(two[0])
+def test_nodes_end_with_a_supervisor_that_is_killed(up, until, free_ports, tmp_path, monkeypatch):
+    """They end although it had no chance to end them. The next one removes its logs and its
+    topology. That others have its port is said, with where its cluster is instead. SIGTERM ends it
+    soon, status 0, as SIGINT does elsewhere here; SIGHUP does not: there is nothing to read."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # no other test's next one
+    one = tmp_path / "one.yaml"
+    one.write_text("clusters: [{id: a, servers: 1}]\n")
+    killed, _ = up(str(one))
+    assert killed.end(signal.SIGKILL) == -signal.SIGKILL
+    killed.nothing_left()
+    (directory,) = killed.temporary_directories()
+    (port,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", port)):
+        bed, urls = up(str(one), "--port", str(port))
+    assert not directory.exists()
+    assert bed.temporary_directories()
+    shifted = urls["a"].rpartition(":")[2]
+    told = rf"spillover: ports? {port}.* not free; shifted to {shifted}\n"
+    assert re.fullmatch(told, bed.stderr)
+    bed.process.send_signal(signal.SIGHUP)
+    until(lambda: bed.stderr.count("\n") == 2)
+    began_s = time.monotonic()
+    assert bed.end(signal.SIGTERM) == 0
+    assert time.monotonic() - began_s < 3.0 * slack()
+    bed.nothing_left()
+    said = "spillover: SIGHUP changes nothing: nodes have no files to read again"
+    assert bed.stderr.splitlines()[1:] == [said]
+    assert not bed.temporary_directories()
+
+
+def test_a_node_that_dies_comes_back_and_one_that_is_told_to_end_does_not(
+    up, until, ask, pair, capsys
+):
+    """It does after a second, at its own port, with a new epoch; its neighbors hear it again. What
+    is told of it is a line each, and its log goes on. Clients see no error. Drained and told to
+    end, it has not crashed, and stays away. At the end the first signal waits for what is under
+    way, the second does not."""
+    bed, urls = up(pair)
+    assert bed.stdout.count("\n") == 1
+    assert bed.ready_line()["ready"] is True
+    assert list(bed.nodes()) == list(urls) == ["a", "b"]
+    epoch = ask(f"{urls['b']}/state")[1]["ledger"]["epoch"]
+    log = Path(bed.ready_line()["logs"]["b"])
+    said = log.read_text()
+    with asked_all_the_while([urls["b"], urls["a"]], until) as homes:
+        os.kill(bed.nodes()["b"], signal.SIGKILL)
+        killed = len(homes)
+        until(lambda: bed.stderr.count("\n") == 2)
+        assert "a" in homes[killed:]
+        back = len(homes)
+        until(lambda: "b" in homes[back:], what="a client that goes back to its own node")
+    assert bed.stderr == (
+        "spillover: cluster b is gone (killed by SIGKILL); the others go on; it starts again in 1 s"
+        f" (log {log})\nspillover: cluster b is back at {urls['b']} (log {log})\n"
+    )
+    assert ask(f"{urls['b']}/state")[1]["ledger"]["epoch"] != epoch
+    until(lambda: all(n["alive"] for n in ask(f"{urls['a']}/state")[1]["neighbors"]))
+    assert log.read_text().startswith(said)
+    assert bed.stdout.count("\n") == 1
+    operators_may_spoil_links(bed, urls, ask, capsys)
+    before = bed.stderr
+    nodes = bed.nodes()
+    ask(f"{urls['b']}/admin/drain", {})
+    os.kill(nodes["b"], signal.SIGTERM)
+    until(lambda: bed.stderr.count("\n") == 3)
+    assert bed.stderr.removeprefix(before).startswith(
+        "spillover: cluster b is gone (exit status 0); the others go on; it stays down: "
+    )
+    work = {"payload": {"service_ms": 60_000}, "id": "long"}
+    ask(f"{urls['a']}/requests", work, {"Prefer": "respond-async"})
+    until(lambda: ask(f"{urls['a']}/state")[1]["busy"] == 1)
+    bed.process.send_signal(signal.SIGINT)
+    until(lambda: ask(f"{urls['a']}/state")[1]["draining"])
+    assert bed.process.poll() is None
+    assert nodes["a"] in bed.left()
+    began_s = time.monotonic()
+    assert bed.end() == 0
+    assert time.monotonic() - began_s < 2.0 * slack()
+    waits = r"spillover: cluster a is ending: waits for 1 request under way, at most [0-9.]+ s more"
+    assert re.search(waits, bed.stderr)
+    bed.nothing_left()
+
+
+@contextmanager
+def asked_all_the_while(urls, until):
+    """The clusters that were home to what a client asked for, which sees no error. What the first
+    of them had is sent to it again, under the same names; others take over meanwhile."""
+    homes, over = [], threading.Event()
+
+    def ask_on():
+        while not over.is_set():
+            homes.append(client.run({"service_ms": 20}).path[0])
+
+    with Spillover(urls) as client, ThreadPoolExecutor(8) as pool:
+        asking = [pool.submit(ask_on) for _ in range(8)]
+        until(lambda: len(homes) >= 50 or any(map(Future.done, asking)), what="answers")
+        try:
+            yield homes
+        finally:
+            over.set()
+        for one in asking:
+            one.result()
+        assert client.stats.retries >= 1
+        assert client.stats.failed == 0
+
+
+def operators_may_spoil_links(bed, urls, ask, capsys):
+    """Nodes of a testbed let them; the federation is shown with a frozen node in it, in time."""
     link = {"delay_ms": 250.0, "loss": 0.5, "cut": False}
     assert put(f"{urls['a']}/admin/links/b", {"delay_ms": 250, "loss": 0.5}) == (200, link)
     shown = printed(capsys, "status", urls["a"])
@@ -158,21 +187,6 @@ def test_operators_may_spoil_links_and_a_second_signal_ends_a_drain(two, up, ask
     os.kill(bed.nodes()["b"], signal.SIGCONT)
     assert printed(capsys, "drain", urls["b"])["drained"] is True
     assert printed(capsys, "resume", urls["b"])["draining"] is False
-    nodes = bed.nodes()
-    work = {"payload": {"service_ms": 60_000}, "id": "long"}
-    ask(f"{urls['a']}/requests", work, {"Prefer": "respond-async"})
-    until(lambda: ask(f"{urls['a']}/state")[1]["busy"] == 1)
-    bed.process.send_signal(signal.SIGINT)
-    until(lambda: ask(f"{urls['a']}/state")[1]["draining"])
-    assert bed.process.poll() is None
-    assert nodes["a"] in bed.left()
-    began_s = time.monotonic()
-    assert bed.end() == 0
-    assert time.monotonic() - began_s < 2.0 * slack()
-    waits = r"spillover: cluster a is ending: waits for 1 request under way, at most [0-9.]+ s more"
-    assert re.search(waits, bed.stderr)
-    bed.nothing_left()
-    assert not bed.temporary_directories()
 
 
 def test_a_port_that_is_taken_meanwhile(two, spillover, until):

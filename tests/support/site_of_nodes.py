@@ -37,6 +37,8 @@ class Backend(ThreadingHTTPServer):
         self.running, self.most, self.times = 0, 0, Counter()
         self.running_at, self.most_at = Counter(), Counter()
         """As `running` and `most`, by path."""
+        self.lets_go = threading.Event()
+        """Until then those run whose work is to be held."""
         self.longest_s = 0.0
         """How long the longest request took here, of a machine with other work."""
 
@@ -59,9 +61,12 @@ class _Handler(BaseHTTPRequestHandler):
             now = backend.running_at[self.path]
             backend.most_at[self.path] = max(backend.most_at[self.path], now)
             backend.times[self.headers.get("idempotency-key")] += 1
-        work = json.loads(body)
-        takes_s = work.get("takes_s", SERVICE_S) if isinstance(work, dict) else SERVICE_S
-        threading.Event().wait(takes_s)
+        told = json.loads(body)
+        work = told if isinstance(told, dict) else {}
+        if work.get("is_held"):
+            backend.lets_go.wait(60.0)
+        else:
+            threading.Event().wait(work.get("takes_s", SERVICE_S))
         with backend.lock:
             backend.running -= counts
             backend.running_at[self.path] -= 1

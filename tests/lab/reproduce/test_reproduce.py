@@ -8,15 +8,18 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from spillover.cli import main
+from spillover_lab.report.drawing import png
+from spillover_lab.reproduce import command as reproduce_command
 from spillover_lab.reproduce import leases, membership, networked_queues, policies, probing, tokens
 from spillover_lab.reproduce.catalog import DOCUMENTS, FIGURES, select
-from spillover_lab.reproduce.drawing import images
+from spillover_lab.reproduce.drawing import draw, images
 from spillover_lab.reproduce.figure import Effort
-from spillover_lab.reproduce.run import RunOutcome, RunPlan, read_record, reproduce, run_plan
+from spillover_lab.reproduce.run import read_record, reproduce
 from spillover_lab.rivals import queues
 from support.waiting import until
 
@@ -44,9 +47,14 @@ def _extras(require):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HOLD)
 def test_statements_hold_and_the_figure_draws(name, monkeypatch):
+    """For light pages alone."""
     for module, constants in SHORT.items():
         for constant, value in constants.items():
             monkeypatch.setattr(module, constant, value)
+    monkeypatch.setattr(
+        "spillover_lab.reproduce.run.images",
+        lambda panels, columns: (png(partial(draw, panels, columns), dark=False),),
+    )
     record, pictures = reproduce(FIGURES[name], Effort.DEFAULT, 3)
     assert record.claims
     assert [claim for claim in record.claims if not claim.holds] == []
@@ -90,15 +98,25 @@ def test_names_are_unique_and_belong_to_their_document():
 
 
 @pytest.mark.processes
-def test_files_page_and_resumption(tmp_path, capsys, read):
-    """One object on stdout, a line for each figure on stderr; again, all is there already."""
+def test_files_page_and_resumption(tmp_path, capsys, read, monkeypatch):
+    """One object on stdout, a line for each figure on stderr; one that fails leaves the others.
+    Again, all is there already."""
     out = tmp_path / "new" / "figures"
     command = ("reproduce", "membership-2", "--out", str(out), "--seed", "3", "--json")
-    assert main(command) == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(reproduce_command, "select", lambda names: ["membership-77", *names])
+        assert main(command) == 1
     stdout, stderr = capsys.readouterr()
-    (figure,) = json.loads(stdout)["figures"]
+    told = json.loads(stdout)
+    (figure,), (failed,) = told["figures"], told["failed"]
     assert (figure["name"], figure["skipped"], figure["claims_hold"]) == ("membership-2", False, 3)
-    assert "membership-2: computed in " in stderr
+    assert failed["name"] == "membership-77"
+    assert "KeyError" in failed["reason"]
+    assert "\n" not in failed["reason"]
+    first, second, last = stderr.splitlines()
+    assert first.startswith("membership-77: failed: ")
+    assert second.startswith("membership-2: computed in ")
+    assert last.startswith("1 computed, 0 there already, 1 failed. 3 of 3 statements hold. Page: ")
     assert {path.name for path in out.iterdir()} == {
         "membership-2.png", "membership-2.dark.png", "membership-2.json", "index.html",
     }  # fmt: skip
@@ -115,39 +133,6 @@ def test_files_page_and_resumption(tmp_path, capsys, read):
     assert (out / "membership-2.json").stat().st_mtime_ns == before
     (out / "membership-2.png").unlink()
     assert read_record("membership-2", out) is None, "what is not whole counts as missing"
-
-
-class Heard:
-    """A listener that notes what it is told."""
-
-    def __init__(self):
-        self.told = []
-
-    def started(self, name):
-        self.told.append(("started", name))
-
-    def computed(self, record):
-        self.told.append(("computed", record.name))
-
-    def failed(self, name, reason):
-        self.told.append(("failed", name))
-        assert "\n" not in reason
-
-
-@pytest.mark.processes
-def test_one_that_fails_leaves_the_others(tmp_path):
-    plan = RunPlan(
-        names=("membership-77", "membership-2"), directory=tmp_path, effort=Effort.DEFAULT,
-        seed=1, jobs=1, fresh=False,
-    )  # fmt: skip
-    heard, outcome = Heard(), RunOutcome()
-    run_plan(plan, heard, outcome)
-    assert (list(outcome.computed), list(outcome.failed)) == (["membership-2"], ["membership-77"])
-    assert "KeyError" in outcome.failed["membership-77"]
-    assert heard.told == [
-        ("started", "membership-77"), ("failed", "membership-77"),
-        ("started", "membership-2"), ("computed", "membership-2"),
-    ]  # fmt: skip
 
 
 @pytest.mark.processes
