@@ -27,6 +27,12 @@ TOP_LEVEL = {
 
 
 DOCSTRING = re.compile(r'(?:\s|#.*\n)*[rR]?"""\s*(?!""")\S')
+NAMES_ONE = re.compile(
+    r"^ *(?:import random\b|from random import (?!Random$))"
+    r"|\.sleep\b|^.*\bimport\b.*\bsleep\b|^ +sleep,",
+    re.MULTILINE,
+)
+"""What may draw or sleep."""
 
 
 class Source:
@@ -38,8 +44,7 @@ class Source:
         self.text = path.read_text(encoding="utf-8")
         self.docstring = DOCSTRING.match(self.text)
         # Most files need not be parsed for what they do not even name.
-        names_one = "random" in self.text or "sleep" in self.text
-        nodes = list(ast.walk(ast.parse(self.text))) if names_one else []
+        nodes = list(ast.walk(ast.parse(self.text))) if NAMES_ONE.search(self.text) else []
         self.draws = list(uses(nodes, "random", SHARED_RANDOM))
         self.sleeps = [*uses(nodes, "time", {"sleep"}), *uses(nodes, "asyncio", {"sleep"})]
 

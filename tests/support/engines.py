@@ -46,14 +46,14 @@ def each_in_fast(fast, topology, schedule, seed):
 
 
 def assert_alike(fast, topology, schedule, seed):
-    """Play it in both. Returns what became of each request."""
+    """Play it in both. Returns what became of each request, and the clusters of the full engine."""
     ours, run = each_in_fast(fast, topology, schedule, seed)
     full, clusters = each_in_full(topology, schedule, seed)
     for number, (one, other) in enumerate(zip(ours, full, strict=True)):
         assert one == other, (number, schedule[number])
     assert run.reports == sum(cluster.reports for cluster in clusters)
     assert run.queue_length_max == max(cluster.queue_length_max for cluster in clusters)
-    return ours
+    return ours, clusters
 
 
 def unlike_federation(random, policy):

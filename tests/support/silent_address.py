@@ -14,7 +14,7 @@ def swallowing(host, port=0):
         server.listen(0)
         while True:
             waits = stack.enter_context(socket.socket())
-            waits.settimeout(0.3)
+            waits.settimeout(0.1)
             try:
                 waits.connect(server.getsockname())
             except TimeoutError:

@@ -173,7 +173,7 @@ async def test_a_subscription_is_none_before_both_channels_are_confirmed(redis_s
 
     heard_now = []
     with scripted_redis(answer) as server:
-        async with listening(server.url, "g", 2.0) as heard:
+        async with listening(server.url, "g", 1.0) as heard:
             heard_now.append(heard)
             await redis_servers.until(lambda: heard.resyncs)
             assert before == [(0, False)]

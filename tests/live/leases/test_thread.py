@@ -88,7 +88,7 @@ def works(partition, epoch, stop_event):
 
 def member(url, group, node):
     times = LeaseTimes(
-        normal_lease_ms=300, max_lease_ms=1500, max_shutdown_ms=300, min_grab_ms=100,
+        normal_lease_ms=300, max_lease_ms=900, max_shutdown_ms=300, min_grab_ms=100,
         held_delay_ms=5,
     )
     return LeaseGroupThread(url, group, node=node, partitions=4, handler=works, times=times)

@@ -60,7 +60,8 @@ def test_a_node_heeds_it_once_it_can(tmp_path):
     (port,) = free_ports(1)
     topology = tmp_path / "one.yaml"
     topology.write_text(f"clusters: [{{id: a, servers: 1, url: 'http://127.0.0.1:{port}'}}]\n")
-    node = starting("node", "--topology", str(topology), "--cluster", "a", module=SERVER)
+    command = "node", "--topology", str(topology), "--cluster", "a", "--lame-duck-s", "0"
+    node = starting(*command, module=SERVER)
     try:
         told = ""
         while "node listens" not in told:

@@ -71,7 +71,8 @@ def is_passed_over(shell, producer="p1"):
 
 
 async def test_an_object_that_is_elsewhere_is_fetched_there():
-    async with scripted(given(1)) as other, consuming(pointed(other.url)) as (shell, _):
+    async with scripted(given(1), answer(204)) as other, consuming(pointed(other.url)) as told:
+        shell, _ = told
         received = (await shell.next()).received
         assert (received.probes, received.body) == (5, b"body 1")
         ((line, headers),) = other.seen
@@ -149,7 +150,7 @@ async def test_an_acknowledgement_that_nobody_hears_is_told_again(monkeypatch):
         shell, producer = told
         await (await shell.next()).acknowledge()
         assert asked(producer, "POST /grants/g%2F1/ack") == 4
-    async with consuming(given(1, visibility_s=2.0), answer(503)) as (shell, producer):
+    async with consuming(given(1, visibility_s=1.0), answer(503)) as (shell, producer):
         with pytest.raises(OutcomeUnknown, match=r"^producer p1 .*; object p1-1 may come ag"):
             await (await shell.next()).acknowledge()
         assert asked(producer, "POST /grants/g%2F1/ack") > 1

@@ -25,7 +25,7 @@ from support.loop import turn
 
 pytestmark = pytest.mark.slow
 
-TIMEOUT_S = 1.5
+TIMEOUT_S = 0.5
 LIMIT_S = 20.0
 SCRIPT = Script.of("return 1")
 loops = pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def played(prompts, load):
 
 
 def test_affinity_finds_more_and_answers_sooner_than_the_same_rule_blind():
-    prompts = conversations(400)
+    prompts = conversations(250)
     ours, blind = played(prompts, load=0.8)
     assert ours["found"] > 1.2 * blind["found"]
     assert ours["mean_s"] < 0.5 * blind["mean_s"]
@@ -60,7 +60,7 @@ def test_affinity_finds_more_and_answers_sooner_than_the_same_rule_blind():
 
 def test_where_nothing_is_reused_affinity_costs_little():
     """Sessions repeat, their blocks do not: the table's claims turn out worth nothing."""
-    prompts = [one._replace(blocks=()) for one in conversations(400)]
+    prompts = [one._replace(blocks=()) for one in conversations(250)]
     ours, blind = played(prompts, load=0.9)
     assert ours["found"] == 0.0
     assert ours["mean_s"] < 1.1 * blind["mean_s"]
@@ -93,7 +93,7 @@ def test_nodes_that_tell_each_other_of_their_places_do_nearly_as_well_as_the_rul
     """Three sites, most of whose conversations begin at one: alone each keeps what it has."""
     rules = RULES["affinity"], RULES["nodes"], RULES["urls"]
     told, nodes, alone = (
-        run_affinity(conversations(400), SETTING, rule, load=0.8, seed=1) for rule in rules
+        run_affinity(conversations(250), SETTING, rule, load=0.8, seed=1) for rule in rules
     )
     assert nodes["found"] > 0.95 * told["found"]
     assert nodes["mean_s"] < 1.3 * told["mean_s"]

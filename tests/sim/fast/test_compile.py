@@ -32,13 +32,25 @@ TREE = {
         "@kernel\ndef other(x):\n    return choose(x)\n"
     ),
 }
-SHOW = (
-    "import spillover, sys; spillover.__path__.append(sys.argv[1])\n"
-    "import spillover.sim.fast as fast; fast.__path__.append(sys.argv[1] + '/sim/fast')\n"
-    "from spillover.sim.fast.zz_model import model\n"
-    "from spillover.sim.fast.zz_other import other\n"
-    "print(model(3), sum(model.stats.cache_hits.values()), other(3))\n"
-)
+SHOW = """
+import os, sys
+import spillover.sim.fast.compile
+
+def show(tree):
+    spillover.__path__.append(tree)
+    spillover.sim.fast.__path__.append(tree + "/sim/fast")
+    from spillover.sim.fast.zz_model import model
+    from spillover.sim.fast.zz_other import other
+    print(model(3), sum(model.stats.cache_hits.values()), other(3), flush=True)
+
+for line in sys.stdin:
+    if os.fork() == 0:
+        show(line.strip())
+        os._exit(0)
+    os.wait()
+"""
+"""For each tree that is named, in a process of its own that has not read the models yet; what they
+need of Numba it has, which takes longer to load than they do to compile."""
 
 
 def write(directory, tree):
@@ -53,19 +65,19 @@ def show(numba, tmp_path):
     """Runs the little models in a process of their own: the result of one, whether it was kept, and
     the result of the other."""
     write(tmp_path, TREE)
+    # Python's own cache of the module would go by size and time, which stay the same here.
+    own = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, **own}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    command = [sys.executable, "-c", SHOW]
+    with subprocess.Popen(command, env=environment, text=True, **pipes) as process:
 
-    def run(tree=tmp_path):
-        # Python's own cache of the module would go by size and time, which stay the same here.
-        own = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
-        environment = {**os.environ, **own}
-        environment.pop("NUMBA_CACHE_DIR", None)
-        command = [sys.executable, "-c", SHOW, str(tree / "spillover")]
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=True, timeout=60
-        )
-        return tuple(int(word) for word in done.stdout.split())
+        def run(tree=tmp_path):
+            print(tree / "spillover", file=process.stdin, flush=True)
+            return tuple(int(word) for word in process.stdout.readline().split())
 
-    return run
+        yield run
 
 
 def test_what_is_kept_is_used_until_a_callee_or_a_registry_changes(show, tmp_path):

@@ -10,7 +10,7 @@ from spillover.model.errors import InputError
 from spillover.model.schedule import Arrival
 from spillover.model.statistics import summarize
 from spillover.sim.overflow.run import run_overflow
-from support.few import few_at_first
+from support.few import all_in_soak
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_arrays_are_as_good_as_a_list(fast, topology):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", few_at_first(["adaptive", "paper"], 1))
+@pytest.mark.parametrize("policy", all_in_soak(["adaptive", "paper"], 1))
 def test_more_may_be_under_way_than_there_was_room_for(fast, topology, policy):
     """The arrays grow: all of 12 000 come within the time of one service."""
     topology = topology.with_policy(policy)

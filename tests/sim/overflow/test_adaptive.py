@@ -74,7 +74,7 @@ def test_with_rare_reports_work_is_pulled_to_where_it_waits_less():
     shorter than the paper's."""
     links = [replace(link, delay_ms=0.4) for link in load_topology("ring5").links]
     topology = ring5(gossip_period_ms=10_000.0, links=tuple(links))
-    schedule = poisson(topology.cluster_ids, rate_per_s=112, duration_s=8.0, seed=2)
+    schedule = poisson(topology.cluster_ids, rate_per_s=112, duration_s=5.0, seed=2)
     waits_ms = {}
     for policy in ("paper", "adaptive"):
         seen, waits_s = play(topology.with_policy(policy), schedule, 20.0)
@@ -98,18 +98,18 @@ def test_a_hot_neighbor_does_not_starve_local_users():
             for arrival in poisson(
                 [cluster],
                 rate_per_s=capacity[cluster] * (6.0 if cluster == "a" else 0.5),
-                duration_s=5.0,
+                duration_s=3.0,
                 seed=ord(cluster),
             )
         ],
         key=lambda arrival: arrival.time_s,
     )
-    _, waits_s = play(topology, schedule, 6.0)
+    _, waits_s = play(topology, schedule, 4.0)
     service_s = 0.04
     for cluster in ("b", "c", "d", "e"):
         shortest_first = sorted(waits_s[cluster])
         count = len(shortest_first)
-        assert count > 250
+        assert count > 150
         assert mean(shortest_first) < 2.5 * service_s
         assert shortest_first[count * 99 // 100] < 4.0 * service_s
 

@@ -32,9 +32,9 @@ def three_sites(links, policy, servers, **told):
     return Topology(name="three-sites", clusters=clusters, links=joined, policy=policy)
 
 
-def play_three(seed, faults, topology, *, keyed=False):
+def play_three(seed, faults, topology, *, keyed=False, ends_s=ENDS_S):
     """All clients are at a1."""
-    told = {"rates": {"a1": RATE}, "lasts_s": ENDS_S, "keyed": keyed, "topology": topology}
+    told = {"rates": {"a1": RATE}, "lasts_s": ends_s, "keyed": keyed, "topology": topology}
     return play(seed, faults, **told)
 
 
@@ -104,7 +104,7 @@ def test_nor_do_three_in_a_chain_of_which_only_the_last_can_reach_a_well_one(see
     links = tuple(Link(between=pair, delay_ms=5.0) for pair in pairwise(sites))
     topology = Topology(name="chain", clusters=clusters, links=links, policy="adaptive")
     faults = [failing(FAILS_S, cluster=name, share=0.6) for name in ("a1", "a2", "a3")]
-    late = outcomes(play_three(seed, faults, topology), FOUND_S)
+    late = outcomes(play_three(seed, faults, topology, ends_s=35.0), FOUND_S)
     assert late["failed"] <= 0.05 * late.total()
 
 
@@ -114,9 +114,10 @@ def test_nor_do_three_in_a_chain_of_which_only_the_last_can_reach_a_well_one(see
 def test_a_site_that_is_healed_is_used_again_soon(keyed, within_s, seed):
     """However long it was broken: by its own clients' requests, within five seconds if they have
     keys, else at the next look."""
-    healed_s = 35.0
+    healed_s = 25.0
     faults = breaking() + [failing(healed_s, share=0.0, cluster=name) for name in BROKEN]
-    played = play_three(seed, faults, three_sites(MESH, "paper", 2), keyed=keyed)
+    told = {"keyed": keyed, "ends_s": healed_s + 12.0}
+    played = play_three(seed, faults, three_sites(MESH, "paper", 2), **told)
     began, ended = played.changes["a1"]
     assert began < FAILS_S + 1.0
     assert healed_s < ended < healed_s + within_s
@@ -127,11 +128,11 @@ def test_a_site_that_is_healed_is_used_again_soon(keyed, within_s, seed):
 def test_where_the_service_can_be_asked_no_client_pays_for_it(seed):
     """`probe: GET /health`, without keys: not one failure once it is found, and use again within
     five seconds of the healing."""
-    healed_s = 35.0
+    healed_s = 25.0
     asks = {"handler": "http:http://127.0.0.1:9/", "probe": "GET /health"}
     topology = three_sites(MESH, "paper", 2, **asks)
     faults = breaking() + [failing(healed_s, share=0.0, cluster=name) for name in BROKEN]
-    played = play_three(seed, faults, topology)
+    played = play_three(seed, faults, topology, ends_s=healed_s + 7.0)
     assert outcomes(played, FOUND_S)["failed"] == 0
     _, ended = played.changes["a1"]
     assert ended < healed_s + 5.0

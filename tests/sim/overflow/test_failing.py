@@ -54,8 +54,8 @@ def test_what_may_have_run_ends_few_clients_of_the_healthy_site(seed):
 def test_a_backend_that_fails_often_does_little_more_harm_than_alone(seed):
     """40 % of it: in all at most 1.1 times the errors that the failing site has by itself."""
     fault = [failing(share=0.4)]
-    together = play(seed, fault)
-    alone = play(seed, fault, topology=two_sites(policy="isolated"))
+    together = play(seed, fault, lasts_s=20.0)
+    alone = play(seed, fault, lasts_s=20.0, topology=two_sites(policy="isolated"))
     assert count_failed(together) <= 1.1 * count_failed(alone)
     assert count_failed(together) < 0.6 * count_failed(alone), "and mostly far fewer"
 
@@ -65,9 +65,9 @@ def test_a_backend_that_fails_often_does_little_more_harm_than_alone(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_it_is_used_in_full_soon_after_it_is_well_again(seed, how):
     """Within five seconds of the backend's healing as much is done there as without any fault."""
-    played = play(seed, [failing(5.0, **how), failing(15.0, share=0.0)], lasts_s=40.0)
-    healthy = play_healthy(seed, tokyo=10.0, lasts_s=40.0)
-    done, usually = (one.done_at("tokyo", 20.0, 40.0) for one in (played, healthy))
+    played = play(seed, [failing(5.0, **how), failing(10.0, share=0.0)], lasts_s=25.0)
+    healthy = play_healthy(seed, tokyo=10.0, lasts_s=25.0)
+    done, usually = (one.done_at("tokyo", 15.0, 25.0) for one in (played, healthy))
     assert done >= 0.95 * usually
     assert not played.clusters["tokyo"].machine.health.degraded
 

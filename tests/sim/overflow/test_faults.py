@@ -236,7 +236,7 @@ def test_answers_break_off_in_these_histories():
 def test_the_histories_are_eventful():
     """Promises hold in all of these, in which all that can happen has happened."""
     seen = Counter()
-    for seed in (*range(7), 16, 17):
+    for seed in (*range(5), 6, 16):
         seen.update(played(seed))
     faults = ["crash", "pause", "slow", "clock", "failing"]
     faults += ["cut", "link", "drain", "servers", "policy"]

@@ -30,7 +30,7 @@ def test_without_faults_it_is_the_same_run(policy, deadline_ms):
     way, in the same time but for rounding."""
     topology = load_topology("ring5").with_policy(policy)
     topology = replace(topology, default_deadline_ms=deadline_ms)
-    schedule = bursts(topology.cluster_ids, duration_s=8.0, seed=3)
+    schedule = bursts(topology.cluster_ids, duration_s=5.0, seed=3)
     plain = run_overflow(topology, schedule, 7)
     checked = run_overflow(topology, schedule, 7, check=True)
     for name in SUMS:

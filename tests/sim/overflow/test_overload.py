@@ -29,7 +29,7 @@ SIZES = {
     "even": lambda _: SERVICE_S,
     "exponential": lambda random: random.expovariate(1 / SERVICE_S),
 }
-THREE = pytest.param("exponential", 3, marks=pytest.mark.slow)
+TWO = pytest.param("exponential", 2, marks=pytest.mark.slow)
 
 
 @dataclass
@@ -140,7 +140,7 @@ def test_goodput_stays_under_overload(sizes, how):
     assert run.goodput >= 0.95, run.outcomes()
 
 
-@pytest.mark.parametrize(("sizes", "clusters"), [("even", 1), THREE])
+@pytest.mark.parametrize(("sizes", "clusters"), [("even", 1), TWO])
 def test_nothing_is_late_and_all_is_well_soon_after(sizes, clusters):
     """All answers come by the deadline; two seconds after the overload waits are short again and
     nobody is refused."""

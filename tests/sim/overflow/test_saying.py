@@ -14,7 +14,7 @@ def drawn(seed: int) -> Schedule:
     """Returns requests whose services have a squared coefficient of variation of 10."""
     ids = TOPOLOGY.cluster_ids
     means_ms = {one.id: one.service_ms for one in TOPOLOGY.clusters}
-    arrivals = poisson(ids, rate_per_s=100.0, duration_s=8.0, seed=seed)
+    arrivals = poisson(ids, rate_per_s=100.0, duration_s=4.0, seed=seed)
     return sized(arrivals, 10.0, means_ms, seed=seed)
 
 

@@ -26,7 +26,7 @@ UNLIKE = Topology(
 def test_it_is_one_cluster_with_all_the_servers():
     """Sent to a single cluster with 25 servers, every request takes as long, whatever its home."""
     topology = load_topology("ring5")
-    schedule = bursts(topology.cluster_ids, duration_s=12.0, seed=1)
+    schedule = bursts(topology.cluster_ids, duration_s=8.0, seed=1)
     run = run_shared(topology, schedule, 1)
     one = merged(topology)
     assert (one.clusters[0].servers, one.clusters[0].service_ms) == (25, 40.0)
@@ -43,7 +43,7 @@ def test_it_is_one_cluster_with_all_the_servers():
 def test_nothing_beats_it():
     """No distance and no decision: the mean is below that of any policy on the same schedule."""
     topology = load_topology("ring5")
-    schedule = bursts(topology.cluster_ids, duration_s=12.0, seed=2)
+    schedule = bursts(topology.cluster_ids, duration_s=6.0, seed=2)
     shared = run_shared(topology, schedule, 2).as_dict()
     for policy in ("isolated", "paper", "two-choice"):
         told = run_overflow(topology.with_policy(policy), schedule, 2).as_dict()

@@ -14,9 +14,10 @@ from spillover.model.topology import Cluster, Link, Topology
 from spillover.model.unlike_servers import JobType, Server, ServerClass
 from spillover.sim.overflow.run import run_overflow
 from spillover.workloads.generated import bursts, poisson
-from support.few import all_in_soak
+from support.few import all_in_soak, in_soak
 
 TOKENS = 7
+FAULTS_S = in_soak(12, 6)
 UNLIKE = Cluster(
     id="a",
     servers=(Server(id="big", rate=2.0), Server(id="s1"), Server(id="s2")),
@@ -47,7 +48,7 @@ def of_types(schedule):
 @pytest.mark.parametrize("policy", ["paper", "adaptive"])
 def test_two_nodes_with_unlike_servers_do_nearly_as_well_as_one(policy):
     """What is left is that each node goes by its own jobs where a class has several servers."""
-    schedule = of_types(poisson(("a", "b"), rate_per_s=50.0, duration_s=12.0, seed=1))
+    schedule = of_types(poisson(("a", "b"), rate_per_s=50.0, duration_s=6.0, seed=1))
     one, two = [run_overflow(sites(nodes, policy), schedule, 1).as_dict() for nodes in (1, 2)]
     assert one["outcomes"] == two["outcomes"] == {Outcome.DONE: len(schedule)}
     assert two["system_time_ms"]["mean"] == pytest.approx(one["system_time_ms"]["mean"], rel=0.08)
@@ -77,6 +78,6 @@ def test_the_tokens_of_a_node_that_dies_are_soon_in_use_again():
 def test_random_faults_of_sites_with_unlike_servers(seed):
     """All that must hold is checked as they happen."""
     topology = sites(2 + seed % 2, ("adaptive", "paper")[seed // 2 % 2])
-    faults = random_faults(topology, seed, 12.0)
-    schedule = of_types(bursts(topology.cluster_ids, duration_s=12.0, seed=seed))
+    faults = random_faults(topology, seed, FAULTS_S)
+    schedule = of_types(bursts(topology.cluster_ids, duration_s=FAULTS_S, seed=seed))
     run_overflow(topology, schedule, seed, faults=faults, keyed=seed % 2 == 0)
