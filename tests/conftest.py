@@ -33,9 +33,9 @@ from support import waves as large_answers
 pytest_plugins = ["support.commands", "support.console_page", "support.faults.rings"]
 
 # The same examples every run: a red build is red for everyone, and random search is for the desk.
-# All of them in `make soak`, a fifth in `make test`, a sixth in `make check`.
+# All of them in `make soak`, a third in `make test`, a sixth in `make check`.
 hypothesis.settings.register_profile("whole", derandomize=True, deadline=None, max_examples=60)
-hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=12)
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=20)
 hypothesis.settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10)
 hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
 

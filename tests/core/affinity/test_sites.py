@@ -161,7 +161,8 @@ def test_it_costs_what_the_rule_says_over_all_places_with_one_memory(loads, own,
         if neighbor < len(loads):
             taken = loads[neighbor][place].taken
             sites.answered(asked(7, work), None, neighbor, RanAt(place, taken, 0.0))
-            memory.note(7, 2 * neighbor + place, work, taken)
+            if claim := memory.note(7, 2 * neighbor + place, work, taken):
+                memory.learn(claim, 0.0)
     request = SessionWork(7, 1_500.0, 1_000.0, tuple(own))
     everywhere = [one for told in loads for one in told]
     busy = [one.busy for one in [*own, *everywhere]]
