@@ -206,7 +206,7 @@ class SiteTokens(TokenServers[Visit]):
         if self.blocked.count or self.seated:
             return False
         bucket = self.bucket
-        idle_of = [bucket.ready_now(kind) for kind in range(len(self.class_ids))]
+        idle_of = [bucket.unheld_now(kind) for kind in range(len(self.class_ids))]
         return self.siblings.note_tokens(idle_of, now_s)
 
     def demand(self, load: float, *, leaves: bool) -> Demand:

@@ -284,10 +284,10 @@ class Bucket:
     def available_now(self, kind: int) -> int:
         return len(self._classes[kind].available)
 
-    def ready_now(self, kind: int) -> int:
-        """Returns how many tokens of this class nobody holds: none of a closed one."""
+    def unheld_now(self, kind: int) -> int:
+        """Returns how many tokens of this class nobody holds."""
         entry = self._classes[kind]
-        return 0 if entry.is_closed else len(entry.available) + len(entry.out)
+        return len(entry.available) + len(entry.out)
 
     def in_use(self, kind: int, *, keeps: bool) -> int:
         """Returns how many tokens of this class are held, and where it `keeps` those that come back
