@@ -109,11 +109,12 @@ def test_a_node_that_dies_comes_back_and_one_that_is_told_to_end_does_not(
     epoch = ask(f"{urls['b']}/state")[1]["ledger"]["epoch"]
     log = Path(bed.ready_line()["logs"]["b"])
     said = log.read_text()
-    with asked_all_the_while([urls["b"], urls["a"]], until) as homes:
+    with asked_all_the_while([urls["b"], urls["a"]], until) as (homes, ask_more):
         os.kill(bed.nodes()["b"], signal.SIGKILL)
         killed = len(homes)
+        ask_more()
+        until(lambda: "a" in homes[killed:], what="a client that goes to another node")
         until(lambda: bed.stderr.count("\n") == 2)
-        assert "a" in homes[killed:]
         back = len(homes)
         until(lambda: "b" in homes[back:], what="a client that goes back to its own node")
     assert bed.stderr == (
@@ -150,19 +151,25 @@ def test_a_node_that_dies_comes_back_and_one_that_is_told_to_end_does_not(
 
 @contextmanager
 def asked_all_the_while(urls, until):
-    """The clusters that were home to what a client asked for, which sees no error. What the first
-    of them had is sent to it again, under the same names; others take over meanwhile."""
+    """The clusters that were home to what a client asked for, which sees no error, and a function
+    that has it ask for more once it has seen the first of them die. What that one had is sent to it
+    again, under the same names; others take over meanwhile."""
     homes, over = [], threading.Event()
 
     def ask_on():
         while not over.is_set():
             homes.append(client.run({"service_ms": 20}).path[0])
 
-    with Spillover(urls) as client, ThreadPoolExecutor(8) as pool:
+    with Spillover(urls) as client, ThreadPoolExecutor(16) as pool:
         asking = [pool.submit(ask_on) for _ in range(8)]
         until(lambda: len(homes) >= 50 or any(map(Future.done, asking)), what="answers")
+
+        def ask_more():
+            until(lambda: client.stats.retries >= 1, what="a client that sees it")
+            asking.extend([pool.submit(ask_on) for _ in range(8)])
+
         try:
-            yield homes
+            yield homes, ask_more
         finally:
             over.set()
         for one in asking:
