@@ -324,9 +324,8 @@ class Siblings(Views):
     def _needs(self, kind: int, sibling: int, one: Sibling) -> bool:
         """Returns whether a token of this class is of use there to a request that waits. Of the
         class of an idle one no more are: requests wait that its servers have refused."""
-        return not (one.load and one.load.idle_of and one.load.idle_of[kind]) and self._may_use(
-            kind, sibling, one
-        )
+        has_idle = one.load is not None and bool(one.load.idle_of) and one.load.idle_of[kind] > 0
+        return not has_idle and self._may_use(kind, sibling, one)
 
     def _give(self, sibling: int, servers: int, kind: int) -> None:
         self.own.give(servers, kind)
