@@ -226,6 +226,21 @@ def test_a_node_alone_waits_for_the_others_before_it_takes_all_servers() -> None
     assert (node.own.share, node.is_settled) == (5, True)
 
 
+def test_a_node_that_is_missed_later_is_waited_for_by_itself() -> None:
+    """Found by a random history: a node had waited for one that never came, and then at once made a
+    view without another one, whose stream had broken a moment before."""
+    node = Siblings(1, 3, 5, 0.0)
+    hello(node, 2)
+    node.woke(0.1)
+    missed_s = ABSENT_S - 0.01
+    node.heard(2, SiblingLoad((), NO_VIEW, 0, 0, 0, 0.0, 0.0), missed_s)
+    node.woke(missed_s + SILENCE_S - 0.01)
+    assert not node.is_settled
+    node.heard(2, SiblingLoad((), NO_VIEW, 0, 0, 0, 0.0, 0.0), missed_s + SILENCE_S - 0.01)
+    node.woke(missed_s + ABSENT_S)
+    assert node.members == {1}
+
+
 def test_idle_servers_go_where_requests_wait_and_no_more_of_them() -> None:
     one, other = two_nodes(6)
     other.demands(NO_DEMAND._replace(waiting=2, busy=3), 1.0)

@@ -57,36 +57,42 @@ the while."""
 class Patience:
     """The time for which a node waits for others before it makes a view without them."""
 
-    __slots__ = ("_started_s", "_until_s", "back_by_s", "waits_until_s")
+    __slots__ = ("_met", "_started_s", "_until_s", "back_by_s", "waits_until_s")
 
     def __init__(self, now_s: float) -> None:
         self._started_s = now_s
-        self._until_s = math.inf
-        """The time when a view is made without the nodes that are missing; infinity where none
-        are."""
+        self._met: frozenset[int] = frozenset()
+        """The nodes that have been up."""
+        self._until_s: dict[int, float] = {}
+        """The time, by node that is missing, when a view is made without it."""
         self.back_by_s: dict[int, float] = {}
         """The time, by sibling, when a view is made without it, as its stream has ended though it
         may still be there."""
         self.waits_until_s = -math.inf
         """The time before which no view is made, or made again."""
 
+    def meet(self, up: frozenset[int]) -> None:
+        """Note who is up."""
+        if not up <= self._met:
+            self._met |= up
+
     def is_over(
-        self, up: AbstractSet[int], now_s: float, *, others_are_missing: bool, is_first: bool
+        self, up: AbstractSet[int], missing: AbstractSet[int], now_s: float, *, is_first: bool
     ) -> bool:
-        """Returns whether a view of those who are up needs to wait for nobody else."""
-        until_s = max([s for one, s in self.back_by_s.items() if one not in up], default=-math.inf)
-        if not others_are_missing:
-            self._until_s = math.inf
-        else:
-            if self._until_s == math.inf:
-                self._until_s = (self._started_s if is_first else now_s) + ABSENT_S
-            until_s = max(until_s, self._until_s)
+        """Returns whether a view of those who are up needs to wait for nobody else. Where it
+        `is_first`, nodes that have not been up yet are missing since the start."""
+        before, self._until_s = self._until_s, {}
+        for one in missing:
+            since_s = self._started_s if is_first and one not in self._met else now_s
+            self._until_s[one] = before.get(one, since_s + ABSENT_S)
+        waits = [s for one, s in self.back_by_s.items() if one not in up]
+        until_s = max([*waits, *self._until_s.values()], default=-math.inf)
         self.waits_until_s = until_s if now_s < until_s else -math.inf
         return now_s >= until_s
 
     def end(self) -> None:
         """Wait for nobody: another node makes the next view."""
-        self._until_s, self.waits_until_s = math.inf, -math.inf
+        self._until_s, self.waits_until_s = {}, -math.inf
 
 
 class Views:
@@ -316,6 +322,7 @@ class Views:
     def _see(self, now_s: float) -> None:
         """Make a view if the nodes have changed, and hand out spare servers."""
         up = self.up
+        self._patience.meet(up)
         if self.number == min(up) and self._has_waited(up, now_s):
             if up != (self._wanted if self._answers else self.members):
                 self._make_view(up, now_s)
@@ -361,8 +368,8 @@ class Views:
         asked = self._promised
         is_new = self.view == NO_VIEW and asked[1] != self.number
         is_new = is_new and all(load.view in (NO_VIEW, asked) for load in loads)
-        are_missing = bool(missed - up) or (is_new and not up >= self._ever)
-        return self._patience.is_over(up, now_s, others_are_missing=are_missing, is_first=is_first)
+        missing = (missed | self._ever if is_new else missed) - up
+        return self._patience.is_over(up, missing, now_s, is_first=is_first)
 
     @property
     def _heard_of(self) -> frozenset[int]:
