@@ -62,7 +62,7 @@ class Patience:
     def __init__(self, now_s: float) -> None:
         self._started_s = now_s
         self._met: frozenset[int] = frozenset()
-        """The nodes that have been up."""
+        """The nodes that have been up, and have not been seen dead since."""
         self._until_s: dict[int, float] = {}
         """The time, by node that is missing, when a view is made without it."""
         self.back_by_s: dict[int, float] = {}
@@ -76,6 +76,10 @@ class Patience:
         if not up <= self._met:
             self._met |= up
 
+    def part(self, dead: int) -> None:
+        """Note that a node is dead: it is waited for as if it had never been up."""
+        self._met -= {dead}
+
     def is_over(
         self, up: AbstractSet[int], missing: AbstractSet[int], now_s: float, *, is_first: bool
     ) -> bool:
@@ -83,8 +87,10 @@ class Patience:
         `is_first`, nodes that have not been up yet are missing since the start."""
         before, self._until_s = self._until_s, {}
         for one in missing:
-            since_s = self._started_s if is_first and one not in self._met else now_s
-            self._until_s[one] = before.get(one, since_s + ABSENT_S)
+            if is_first and one not in self._met:
+                self._until_s[one] = self._started_s + ABSENT_S
+            else:
+                self._until_s[one] = before.get(one, now_s + ABSENT_S)
         waits = [s for one, s in self.back_by_s.items() if one not in up]
         until_s = max([*waits, *self._until_s.values()], default=-math.inf)
         self.waits_until_s = until_s if now_s < until_s else -math.inf
@@ -257,6 +263,8 @@ class Views:
         back_by_s, was_known = self._patience.back_by_s, self.known.pop(sibling, None) is not None
         self._hears = tuple(sorted(self.known))
         self._count()
+        if is_dead:
+            self._patience.part(sibling)
         if was_known:
             back_by_s[sibling] = now_s + RECONNECT_S
         was_awaited = is_dead and back_by_s.pop(sibling, None) is not None
