@@ -226,6 +226,20 @@ def test_a_node_alone_waits_for_the_others_before_it_takes_all_servers() -> None
     assert (node.own.share, node.is_settled) == (5, True)
 
 
+def test_who_may_be_in_a_view_that_was_asked_for_is_waited_for_when_its_maker_dies() -> None:
+    """Found by a random history: the view was installed at the third node, which this one had only
+    heard of."""
+    node = Siblings(3, 3, 5, 0.0)
+    node.begin_alone(0.0)
+    node.heard(1, SiblingLoad((2, 3), (5, 1), 0, 0, 0, 0.0, 0.0), 9.0)
+    node.heard(1, Prepare((5, 1)), 9.0)
+    node.lost(1, 9.0, is_dead=True)
+    node.woke(9.0 + ABSENT_S - 0.01)
+    assert not node.is_settled
+    node.woke(9.0 + ABSENT_S)
+    assert node.members == {3}
+
+
 def test_a_node_that_is_missed_later_is_waited_for_by_itself() -> None:
     """Found by a random history: a node had waited for one that never came, and then at once made a
     view without another one, whose stream had broken a moment before."""

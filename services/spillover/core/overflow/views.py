@@ -120,7 +120,8 @@ class Views:
         self.owners: frozenset[int] = frozenset()
         """The members to which names belong."""
         self._unmet: frozenset[int] = frozenset()
-        """The members that this node has not heard yet, while others do."""
+        """The nodes that this one has not heard yet, and that are in the view, or may be in the one
+        that was asked for last."""
         self.known: dict[int, Sibling] = {}
         """The siblings that are heard."""
         self._hears: tuple[int, ...] = ()
@@ -408,6 +409,8 @@ class Views:
                 self._tells.append(Tell(sender, self._frozen(now_s)))
             return
         self._promised, self._answers, self._doubts = message.view, {}, False
+        # They may be in that view, which may be installed at them alone if its maker dies now.
+        self._unmet |= self._heard_of - self.known.keys() - {self.number}
         self.own.keep_spare(())
         self.own.forget_early()
         self._tells.append(Tell(sender, self._frozen(now_s)))
