@@ -177,7 +177,7 @@ class Site:
             now_s = max(self.now_s, due_s)
             machine.woke(now_s)
             node.settle()
-            assert machine.next_deadline() > now_s, "it would be woken for ever"
+            assert machine.next_deadline() > self.now_s, "it would be woken for ever"
         else:
             self.wake(node)
 
