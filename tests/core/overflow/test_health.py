@@ -13,12 +13,10 @@ from hypothesis.stateful import (
 
 from spillover.core.overflow.health import (
     DEGRADED,
+    FOREIGN_PAUSE_S,
     FOREIGN_RUN,
     PAID_PAUSE_S,
     PAID_PAUSE_S_MAX,
-    PATIENCE_NOT_RUN_S,
-    PATIENCE_S,
-    PATIENCE_S_MAX,
     PROBE_PAUSE_S,
     PROBE_PAUSE_S_MAX,
     RECOVERING,
@@ -35,8 +33,8 @@ from spillover.policy.overflow.degradation import RUN_MIN
 
 
 def ended(health, now_s, failed, **how):
-    """Work of an own client has ended, where elsewhere none fails, unless told otherwise."""
-    return health.ended(now_s, failed=failed, **{"usual": 0.0, "is_home": True, **how})
+    """Work has ended, where elsewhere none fails, unless told otherwise."""
+    return health.ended(now_s, failed=failed, **{"usual": 0.0, **how})
 
 
 def proven(now_s=0.0):
@@ -174,51 +172,33 @@ def test_where_the_service_can_be_asked_no_client_pays():
 
 
 def test_neighbors_are_asked_for_probes_only_after_a_run_or_without_own_work():
-    """FOREIGN_RUN successes, or PATIENCE_S without a request of an own client."""
+    """FOREIGN_RUN successes, or FOREIGN_PAUSE_S without a request of an own client."""
     health = degraded()
-    assert not health.invites(PATIENCE_S - 0.01)
-    assert health.invites(PATIENCE_S)
-    health.came(PATIENCE_S)
-    assert not health.invites(2 * PATIENCE_S - 0.01)
+    assert not health.invites(FOREIGN_PAUSE_S - 0.01)
+    assert health.invites(FOREIGN_PAUSE_S)
+    health.came(FOREIGN_PAUSE_S)
+    assert not health.invites(2 * FOREIGN_PAUSE_S - 0.01)
     for _ in range(FOREIGN_RUN - 1):
-        ended(health, PATIENCE_S, False)
-    assert not health.invites(PATIENCE_S)
-    ended(health, PATIENCE_S, False)
-    assert health.invites(PATIENCE_S)
+        ended(health, FOREIGN_PAUSE_S, False)
+    assert not health.invites(FOREIGN_PAUSE_S)
+    ended(health, FOREIGN_PAUSE_S, False)
+    assert health.invites(FOREIGN_PAUSE_S)
     assert not Health().invites(1e9), "one that is well needs no probes"
 
 
-def test_a_neighbors_probe_that_fails_makes_more_patient():
-    """It is a client of a healthy cluster who pays for it."""
+@pytest.mark.parametrize(("not_run", "last_s"), [(False, PAID_PAUSE_S_MAX), (True, 1.0)])
+def test_a_neighbors_probe_comes_as_rarely_as_an_own_one(not_run, last_s):
+    """It is a client of a healthy cluster who pays for it, where what failed may have run."""
     health = degraded()
     waits_s, now_s = [], 0.0
-    for _ in range(4):
+    while now_s < 45.0:
         begun_s = now_s
         while not health.invites(now_s):
-            now_s += 1.0
+            now_s += 0.5
         waits_s.append(now_s - begun_s)
-        ended(health, now_s, True, is_home=False)
-    assert waits_s == [PATIENCE_S, 2 * PATIENCE_S, PATIENCE_S_MAX, PATIENCE_S_MAX]
-
-
-def test_what_was_under_way_before_is_no_probe():
-    """A neighbor's work that fails just after the change teaches no more patience, an own client's
-    never does."""
-    health = degraded()
-    ended(health, 1.0, True, is_home=False)
-    assert health.invites(1.0 + PATIENCE_S)
-    ended(health, 1.0 + PATIENCE_S, True)
-    assert health.invites(1.0 + 2 * PATIENCE_S)
-
-
-def test_what_surely_was_not_run_needs_little_patience():
-    """Until something fails that may have run."""
-    health = degraded(not_run=True)
-    assert health.invites(PATIENCE_NOT_RUN_S)
-    ended(health, 1.0, True, is_home=False, not_run=True)
-    assert health.invites(1.0 + PATIENCE_NOT_RUN_S)
-    ended(health, 2.0, True, is_home=False)
-    assert not health.invites(2.0 + PATIENCE_S - 0.01)
+        ended(health, now_s, True, not_run=not_run)
+    assert (waits_s[0], waits_s[-1]) == (FOREIGN_PAUSE_S, last_s)
+    assert waits_s == sorted(waits_s)
 
 
 # --- the way back -----------------------------------------------------------------------------
@@ -305,7 +285,7 @@ class AnyHealth(RuleBasedStateMachine):
         self.now_s = 0.0
         self.failed_s = 0.0
         self.refs = 0
-        self.under_way = {}
+        self.under_way = set()
 
     @rule(pause_s=st.sampled_from([0.0, 0.01, 0.3, 1.0, 20.0, 100.0]))
     def wait(self, pause_s):
@@ -324,7 +304,7 @@ class AnyHealth(RuleBasedStateMachine):
                 return
             assert is_home or is_free or self.health.invites(self.now_s)
             self.health.probe(self.refs)
-        self.under_way[self.refs] = is_home
+        self.under_way.add(self.refs)
         self.refs += 1
 
     @precondition(lambda self: self.under_way)
@@ -336,10 +316,10 @@ class AnyHealth(RuleBasedStateMachine):
     )
     def end(self, data, failed, usual, not_run):
         ref = data.draw(st.sampled_from(sorted(self.under_way)))
-        is_home = self.under_way.pop(ref)
+        self.under_way.remove(ref)
         was, changes = self.health.degraded, self.health.changes
         self.health.forget(ref)
-        how = {"usual": usual, "is_home": is_home, "not_run": failed and not_run}
+        how = {"usual": usual, "not_run": failed and not_run}
         changed = ended(self.health, self.now_s, failed, **how)
         assert changed == (was != self.health.degraded)
         assert self.health.changes == changes + changed
@@ -357,7 +337,7 @@ class AnyHealth(RuleBasedStateMachine):
     def forget(self, data):
         """Cancelled, late, or given back."""
         ref = data.draw(st.sampled_from(sorted(self.under_way)))
-        del self.under_way[ref]
+        self.under_way.remove(ref)
         self.health.forget(ref)
 
     @invariant()

@@ -94,6 +94,18 @@ def test_one_that_says_nothing_is_given_no_more_before_it_is_judged(busy):
     assert forward(node, 12, 1.75) == 1
 
 
+def test_one_that_was_given_no_more_may_answer_when_it_is_no_neighbor_any_more(busy):
+    """Found by random events: its answer ended the node."""
+    node = busy()
+    report(node, 0.0)
+    for ref in range(3):
+        assert forward(node, ref, 0.0, keyed=False, deadline_s=1e9) == 1
+    live(node, 0.0, 1.25)
+    node.part_from(1)
+    answer = Answer(DONE, ("a", "c"), 1)
+    assert len(only(node.tell(ev.ForwardAnswered(0, answer, 0.0, 0.0)), ev.Reply)) == 1
+
+
 def test_an_answer_that_begins_is_a_word_of_a_neighbor(busy):
     node = busy(passes=True)
     report(node, 0.0, passes=True)

@@ -926,6 +926,7 @@ class ClusterUnderTest(RuleBasedStateMachine):
             is_free = self.busy() < self.settings.servers and self.rest_until_s == -math.inf
             return self.machine.admission.invites and is_free
         has_place = len(self.queue) < self.settings.foreign_limit and self.takes_more_foreign()
+        has_place = has_place and not self.machine.admission.stalled
         return has_place or self.busy() < self.settings.servers
 
     def takes_more_foreign(self):

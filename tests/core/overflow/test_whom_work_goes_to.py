@@ -144,6 +144,29 @@ def test_whoever_gets_all_the_work_hears_of_the_next_best_place(story, failed_sh
     assert (told.relay_by, told.least_failed, told.next_failed) == ("b", 0.0, failed_share)
 
 
+@pytest.mark.parametrize(
+    ("path", "keyed", "is_tried"),
+    [
+        (("b",), False, True),
+        (("x", "b"), False, False),
+        (("c",), False, False),
+        (("c",), True, True),
+    ],
+)
+def test_only_a_well_neighbors_own_client_pays_for_a_probe(story, path, keyed, is_tried):
+    """B is well, and so takes what is not tried here; c is degraded, and tries for itself."""
+    node = story()
+    node.hear(0)
+    node.hear(1, degraded=True, failed_share=1.0)
+    degrade(node)
+    node.hear(0, now_s=SOON_S, sequence=2)
+    node.hear(0, now_s=2.0, sequence=3)
+    node.hear(1, now_s=2.0, sequence=2, degraded=True, failed_share=1.0)
+    origin = {"b": 0, "c": 1}[path[-1]]
+    commands = node.arrive(50, path=path, origin=origin, keyed=keyed)
+    assert (starts(commands) == [50]) is is_tried
+
+
 def test_a_probe_with_a_key_costs_nobody_anything(story):
     """It fails here, and is done by the neighbor; where nobody takes it, that is its answer."""
     node = story(neighbors=("b",))
@@ -219,6 +242,24 @@ def test_what_waits_finds_out_whether_a_neighbor_still_fails(story):
     told = node.machine.decider.log.tell("r2")[-1]
     assert (told["event"], told["neighbor"]) == ("went_as_probe", "b")
     assert forwards(node.hear(0, sequence=4, invites=True, **FAILS)) == [(3, 0)]
+
+
+@pytest.mark.parametrize("policy", ["adaptive", "paper"])
+def test_where_all_servers_are_held_for_too_long_a_neighbor_that_fails_a_part_is_better(
+    story, policy
+):
+    """What waits goes there as it says that it is idle, and what comes. Nothing is taken from it
+    meanwhile: else it would send back what it is given."""
+    node = a_stuck_one(story, policy=policy)
+    fails = {**FAILS, "failed_share": 0.4}
+    assert not forwards(node.hear(0, **fails)), "the server may be free soon"
+    assert not forwards(node.hear(0, now_s=19.9, sequence=2, **fails))
+    assert not reports(node.tell(ev.TimerFired(), 20.0))[-1].accepting
+    away = {**fails, "relay_hops": 0, "relay_by": ""}
+    assert forwards(node.hear(0, sequence=3, **away)) == ([(2, 0)] if policy == "adaptive" else [])
+    assert forwards(node.arrive(9, away=True)) == [(9, 0)]
+    node.end(1)
+    assert reports(node.tell(ev.TimerFired(), 22.0))[-1].accepting
 
 
 def test_under_the_paper_it_stays_where_it_was_put(story):

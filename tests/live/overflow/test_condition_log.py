@@ -31,7 +31,7 @@ def said(caplog, monkeypatch):
 def work(machine, now_s, *, failed):
     """Work ends in this way until that has changed what the node is."""
     for _ in range(1000):
-        if machine.health.ended(now_s, failed=failed, usual=0.0, is_home=True):
+        if machine.health.ended(now_s, failed=failed, usual=0.0):
             return
     raise AssertionError(machine.health.state)
 

@@ -47,6 +47,7 @@ class Admission:
         "hands_on",
         "invites",
         "lame_until_s",
+        "stalled",
     )
 
     def __init__(
@@ -66,6 +67,9 @@ class Admission:
         """The instant at which the lame duck ends; infinity before and after one."""
         self.invites = False
         """Whether a neighbor may send a probe while work goes elsewhere. The machine sets it."""
+        self.stalled = False
+        """Whether the servers are all held for too long, and a neighbor that fails some of its work
+        is the only other place. The machine sets it (`evidence.is_stalled`)."""
         self.bounds_foreign = False
         """True where few neighbors' requests may wait. The machine sets it, by its policy."""
         self.hands_on = False
@@ -105,7 +109,9 @@ class Admission:
         if self._servers.down:
             return math.inf
         here = self._here
-        return degraded_rank(here.share.last, 0) if here.degraded else 0.0
+        if here.degraded:
+            return degraded_rank(here.share.last, 0)
+        return degraded_rank(1.0, 0) if self.stalled else 0.0
 
     @property
     def elsewhere_first(self) -> bool:
@@ -140,7 +146,7 @@ class Admission:
             return self.invites and is_ready
         if is_ready:
             return True
-        if self._refuses_blocked:
+        if self._refuses_blocked or self.stalled:
             return False
         has_room = takes_foreign(0, servers.site_waiting, self._settings.foreign_limit)
         return has_room and not self._has_enough_foreign(fitting)

@@ -13,6 +13,7 @@ from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.standing import FAILS_EVERYWHERE
 from spillover.core.overflow.visit import RUNNING, Visit
 from spillover.model.request import FAILED, Outcome
+from spillover.policy.overflow.degradation import BAD
 from spillover.policy.overflow.lateness import (
     GRACE_S,
     LATE_BY_CHANCE,
@@ -48,8 +49,8 @@ def learn(
     rest_s: float = 0.0,
 ) -> bool:
     """Learns from this end, and returns whether the cluster has become degraded or well by it."""
-    neighbors, is_home = node.neighbors, visit.is_home
-    origin = None if is_home else neighbors.by_handle.get(visit.origin)
+    neighbors = node.neighbors
+    origin = None if visit.is_home else neighbors.by_handle.get(visit.origin)
     usual = neighbors.usual(now_s, but=origin)
     if origin is not None:  # it could have gone elsewhere from there, too
         usual = origin.least_failed if usual is None else min(usual, origin.least_failed)
@@ -57,7 +58,6 @@ def learn(
         now_s,
         failed=failed,
         usual=usual or 0.0,
-        is_home=is_home,
         not_run=not_run,
         is_free=node.is_free(visit),
         rest_s=rest_s,
@@ -200,6 +200,15 @@ class LateHere:
             late = sum(is_late(_usual_here(one), now_s - one.since_s) for one in waited)
             self._share = (late + len(node.servers.stuck)) / count if count else 0.0
         return self._share
+
+
+def is_stalled(node: NodeFacts, now_s: float) -> bool:
+    """Returns whether no server here, where work is well, can be expected back soon, and a neighbor
+    that fails some of its work is the only other place: to go there is better than to wait."""
+    known = node.neighbors.knowledge()
+    if node.health.degraded or known.best < BAD or all(rank < BAD for rank in known.ranks):
+        return False
+    return node.late_here.at(node, now_s) == 1.0
 
 
 def _is_overdue(visit: Visit, now_s: float) -> bool:

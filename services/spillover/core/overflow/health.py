@@ -43,16 +43,9 @@ asked for, up to 2^RELAPSES_MAX times."""
 FOREIGN_RUN = 5
 """The number of successes in a row after which neighbors may send probes too."""
 
-PATIENCE_S = 15.0
-"""The time, in seconds, without work of its own after which a cluster lets a neighbor's request be
-the probe. It doubles with each that fails, up to PATIENCE_S_MAX, since a client of a healthy
-cluster pays for it."""
-
-PATIENCE_S_MAX = 60.0
-
-PATIENCE_NOT_RUN_S = 1.0
-"""The same, if all that failed surely did not run and so was decided again: such a probe costs
-little."""
+FOREIGN_PAUSE_S = 1.0
+"""The time, in seconds, without work of its own and without a failure after which a cluster lets a
+neighbor's request be the probe."""
 
 SLOW_START_S = 1.0
 SLOW_START_SHARE = 0.1
@@ -78,7 +71,6 @@ class Health:
         "_degraded_s",
         "_home_s",
         "_paid_again_s",
-        "_patience_s",
         "_pause_s",
         "_probe_again_s",
         "_probes",
@@ -110,7 +102,6 @@ class Health:
         self._probes: set[int] = set()
         self._probe_again_s = self._paid_again_s = 0.0
         self._pause_s = PROBE_PAUSE_S
-        self._patience_s = PATIENCE_NOT_RUN_S
         self._asks = asks
         self._asked = False
         """True while the service has been asked, and has not answered."""
@@ -178,8 +169,7 @@ class Health:
 
     def _wants_foreign(self, now_s: float) -> bool:
         alone_s = now_s - max(self._home_s, self._degraded_s)
-        patience_s = PATIENCE_NOT_RUN_S if self._says_well else self._patience_s
-        return self.here.run >= FOREIGN_RUN or alone_s >= patience_s
+        return self.here.run >= FOREIGN_RUN or alone_s >= FOREIGN_PAUSE_S
 
     # --- what comes of it ---------------------------------------------------------------------
 
@@ -189,7 +179,6 @@ class Health:
         *,
         failed: bool,
         usual: float,
-        is_home: bool,
         not_run: bool = False,
         is_free: bool = False,
         rest_s: float = 0.0,
@@ -206,7 +195,7 @@ class Health:
         if changed:
             self.changes += 1
             if here.degraded:
-                self._degrade(now_s, not_run=not_run)
+                self._degrade(now_s)
             else:
                 self._recover(now_s)
         elif was_degraded and failed and usual < FAILS_EVERYWHERE:
@@ -214,7 +203,7 @@ class Health:
             if is_free:
                 self._paid_again_s = now_s + PAID_PAUSE_S_MAX
             elif not not_run:
-                self._paid(now_s, is_home=is_home)
+                self._paid(now_s)
             self._degraded_s = now_s
         return changed
 
@@ -230,22 +219,18 @@ class Health:
         assert not (self.degraded and self.start_share < 1.0), "degraded, yet on its way back"
         assert self.degraded == (self.state == DEGRADED), "degraded in one word and not in another"
 
-    def _paid(self, now_s: float, *, is_home: bool) -> None:
+    def _paid(self, now_s: float) -> None:
         """Note that a client got the failure of a probe."""
         lasted_s = now_s - self._begun_s
         pause_s = min(max(PAID_PAUSE_S, PAID_SHARE * lasted_s), PAID_PAUSE_S_MAX)
         self._paid_again_s = now_s + pause_s
-        # Work that was under way when the cluster became degraded was no probe.
-        was_probe = not is_home and now_s - self._degraded_s >= self._patience_s
-        longer_s = 2.0 * self._patience_s if was_probe else self._patience_s
-        self._patience_s = min(max(PATIENCE_S, longer_s), PATIENCE_S_MAX)
 
     def _pause(self, now_s: float) -> None:
         self._says_well = False
         self._probe_again_s = now_s + self._pause_s
         self._pause_s = min(2.0 * self._pause_s, PROBE_PAUSE_S_MAX)
 
-    def _degrade(self, now_s: float, *, not_run: bool) -> None:
+    def _degrade(self, now_s: float) -> None:
         here = self.here
         if now_s - self._since_s > RELAPSE_S:
             here.strictness = 0
@@ -258,7 +243,6 @@ class Health:
         self._probe_again_s = now_s + self._pause_s
         self._paid_again_s = now_s
         self._says_well = False
-        self._patience_s = PATIENCE_NOT_RUN_S if not_run else PATIENCE_S
 
     def _recover(self, now_s: float) -> None:
         self.state = RECOVERING

@@ -291,10 +291,19 @@ class NodeMachine(NodeFacts):
         if not self.admission.elsewhere_first:
             return True
         is_free = self.is_free(visit)
+        if not (is_free or visit.is_home or self._may_cost_its_client(visit)):
+            return False
         if not self.health.may_probe(now_s, is_home=visit.is_home, is_free=is_free):
             return False
         self.health.probe(visit.ref)
         return True
+
+    def _may_cost_its_client(self, visit: Visit) -> bool:
+        """Returns whether a neighbor's request may be the probe: it is of the neighbor's own
+        clients, and the neighbor is well. Else they pay for probes there, and of several clusters
+        that are broken at once one after the other would fail them."""
+        origin = self.neighbors.by_handle.get(visit.origin)
+        return len(visit.request.path) == 1 and not (origin and origin.degraded)
 
     def _place_new(self, visit: Visit, now_s: float) -> None:
         """Keeps, hands on or refuses a visit that no server takes at once and that is not yet
@@ -415,7 +424,7 @@ class NodeMachine(NodeFacts):
         rank = 0.0
         if servers.down or not group.fitting.up:
             rank = math.inf
-        elif self.health.here.degraded:
+        elif self.health.here.degraded or self.admission.stalled:
             rank = self.admission.rank
         return self.decider.choose(visit, own, now_s, objection, may_forward, rank, self.condition)
 
@@ -1008,7 +1017,7 @@ class NodeMachine(NodeFacts):
         that, or is on trial. Else nobody would before the next request comes, and that may be long,
         if servers here are stuck."""
         report, on_trial = neighbor.report, neighbor.there.degraded and not neighbor.degraded
-        asks = on_trial or (report is not None and report.invites)
+        asks = on_trial or self.admission.stalled or (report is not None and report.invites)
         if asks and not (self.health.here.degraded or self.servers.down):
             visit = asking.probe_for(self, neighbor.handle, now_s)
             if visit is not None:
@@ -1092,6 +1101,7 @@ class NodeMachine(NodeFacts):
     def _publish(self, now_s: float) -> None:
         self.health.tick(now_s)
         self.admission.invites = self.health.invites(now_s)
+        self.admission.stalled = evidence.is_stalled(self, now_s)
         self._out.append(ev.Publish(self._gossip.report(self, now_s)))
         if self.health.wants_to_ask(now_s):
             self._out.append(ev.AskService())

@@ -148,7 +148,7 @@ class Neighbors:
         if neighbor is None:
             return False
         neighbor.forget()
-        neighbor.ramp_since_s = None
+        neighbor.ramp_since_s, neighbor.held_back = None, False
         self._renumber()
         return True
 
