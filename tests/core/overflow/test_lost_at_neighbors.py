@@ -134,6 +134,48 @@ def test_lost_ones_count_and_so_do_answers_that_are_late(busy):
     assert not avoided(node), "they came in time"
 
 
+def trade(node, took_s, way_s, numbers, **told):
+    """One request after the other is answered, until their neighbor is avoided. Each comes back
+    after `took_s`, of which it was on its ways for twice `way_s`."""
+    now_s, size_bytes = 0.0, told.pop("size_bytes", 0)
+    report(node, now_s, **told)
+    for ref in numbers:
+        sent = {"keyed": False, "deadline_s": 1e9, "size_bytes": size_bytes}
+        assert forward(node, ref, now_s, **sent) == 1
+        live(node, now_s, now_s + took_s, **told)
+        now_s += took_s
+        answer = Answer(DONE, ("a", "c"), 1)
+        node.tell(ev.ForwardAnswered(ref, answer, way_s, way_s), now_s)
+        if avoided(node):
+            return
+
+
+@pytest.mark.parametrize("ahead", [-20, 0, 1])
+def test_one_that_answers_late_is_not_excused_by_a_long_way(busy, ahead):
+    """It says that it had each request for a moment: so it was measured to be two seconds away.
+    Whether something waits there changes nothing."""
+    node = busy()
+    trade(node, 4.0, 2.0, range(10), ahead=ahead)
+    assert avoided(node)
+
+
+@pytest.mark.parametrize("way_s", [0.035, 0.45, 1.0])
+def test_a_link_that_is_longer_than_was_told_is_not_late(busy, way_s):
+    node = busy()
+    trade(node, 2.0 * way_s + SERVICE_S, way_s, range(20))
+    assert not avoided(node)
+
+
+def test_a_large_upload_is_not_late(busy):
+    """Of 60 MB over a link of 2 MB/s, before the way is known and after it, with small ones in
+    between."""
+    node = busy()
+    trade(node, 30.0, 15.0, range(5), size_bytes=60_000_000)
+    trade(node, 0.25, 0.001, range(5, 10))
+    trade(node, 30.0, 15.0, range(10, 15), size_bytes=60_000_000)
+    assert node.machine.neighbors.by_handle[1].away.missed == 0
+
+
 @pytest.mark.parametrize(("deadline_s", "found"), [(0.11, False), (0.6, True)])
 def test_a_deadline_says_as_much_as_it_leaves_time(busy, deadline_s, found):
     """What many services would not have kept says nothing."""

@@ -18,6 +18,7 @@ from spillover.policy.overflow.lateness import (
     LATE_BY_CHANCE,
     Promise,
     chance,
+    credible_way_s,
     is_late,
     promise,
 )
@@ -127,9 +128,10 @@ def _learn_of(
 # --- what is late ---------------------------------------------------------------------------------
 
 
-def notice_lateness(node: NodeFacts, visit: Visit, now_s: float) -> None:
-    """Learns from the time when a neighbor says something of a visit at last, after GRACE_S."""
-    if _is_overdue(visit, now_s):
+def notice_lateness(node: NodeFacts, visit: Visit, now_s: float, way_s: float = 0.0) -> None:
+    """Learns from the time when a neighbor says something of a visit at last, after GRACE_S. If it
+    answers, the ways there and back took `way_s`."""
+    if _is_overdue(visit, now_s, way_s):
         learn_missed(node, visit, now_s, LATE_BY_CHANCE)
 
 
@@ -202,28 +204,32 @@ class LateHere:
         return self._share
 
 
-def _is_overdue(visit: Visit, now_s: float) -> bool:
-    return is_late(_promised(visit), _waited_s(visit, now_s))
+def _is_overdue(visit: Visit, now_s: float, way_s: float = 0.0) -> bool:
+    return is_late(_promised(visit), _waited_s(visit, now_s, way_s))
 
 
-def _waited_s(visit: Visit, now_s: float) -> float:
+def _waited_s(visit: Visit, now_s: float, way_s: float = 0.0) -> float:
     """Returns for how many seconds the visit has been away, without time in which the neighbor was
     silent, nobody listened here, or something waited there. A visit that was not promised an idle
-    server may have been handed on, and wait somewhere else."""
+    server may have been handed on, and wait somewhere else. What an answer took on its ways,
+    `way_s`, counts all the same."""
     target = visit.target
-    if not visit.promised or target.ahead > 0:
-        return 0.0
-    return now_s - max(visit.since_s, target.away.counts_s)
+    away_s = now_s - max(visit.since_s, target.away.counts_s)
+    may_wait = not visit.promised or target.ahead > 0
+    there_s = 0.0 if may_wait else now_s - target.away.busy_s
+    return min(away_s, max(there_s, way_s))
 
 
 def _promised(visit: Visit) -> Promise:
     """Returns the promise of an idle neighbor, by what it now tells of its services. If services
-    take longer here, or are more uneven, they may turn out so there."""
+    take longer here, or are more uneven, they may turn out so there. The way counts as far as it
+    is credible."""
     group = visit.group
     row = group.neighbors.by_handle.get(visit.target.handle, visit.target)
     service_s = max(row.departure_s * row.servers, group.estimates.service_s)
     residual = max(row.residual, group.fitting.residual)
-    return promise(service_s, residual, row.way_s)
+    way_s = credible_way_s(row.way_s, row.delay_s)
+    return promise(service_s, residual, way_s, visit.request.size_bytes)
 
 
 def _usual_here(visit: Visit) -> Promise:
