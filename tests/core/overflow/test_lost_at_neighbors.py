@@ -6,7 +6,7 @@ import pytest
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.neighbor import FREE_TRIAL_PAUSE_S, TRIAL_PAUSE_S
-from spillover.model.request import DONE, Answer
+from spillover.model.request import DONE, Answer, Outcome
 from support.failing_cluster import forwards, only
 
 SERVICE_S = 0.1
@@ -132,6 +132,30 @@ def test_lost_ones_count_and_so_do_answers_that_are_late(busy):
         node.tell(ev.ForwardAnswered(ref, Answer(DONE, ("a", "c"), 1), 0.0, 0.0), LATE_S - 2.2)
         node.tell(ev.ForwardAnswered(ref, Answer(DONE, ("a", "c"), 1), 0.0, 0.0), LATE_S)
     assert not avoided(node), "they came in time"
+
+
+@pytest.mark.parametrize("outcome", ["unknown", "cancelled", "expired"])
+def test_what_it_says_it_has_not_done_counts_as_lost(busy, outcome):
+    """At once, of requests with a minute left that nobody has cancelled."""
+    node = busy()
+    for ref in range(4):
+        report(node, 0.0)
+        assert forward(node, ref, 0.0, keyed=False, deadline_s=60.0) == 1
+        answer = Answer(Outcome(outcome), ("a", "c"))
+        node.tell(ev.ForwardAnswered(ref, answer, 0.0, 0.0))
+    assert avoided(node)
+
+
+@pytest.mark.parametrize(("outcome", "deadline_s"), [("expired", 0.1), ("cancelled", 60.0)])
+def test_what_could_not_be_done_or_was_cancelled_here_is_not_lost(busy, outcome, deadline_s):
+    node = busy()
+    for ref in range(8):
+        report(node, 0.0)
+        assert forward(node, ref, 0.0, keyed=False, deadline_s=deadline_s) == 1
+        node.tell(ev.CancelAsked(ref) if outcome == "cancelled" else ev.TimerFired())
+        answer = Answer(Outcome(outcome), ("a", "c"))
+        node.tell(ev.ForwardAnswered(ref, answer, 0.0, 0.0))
+    assert not avoided(node)
 
 
 def trade(node, took_s, way_s, numbers, **told):

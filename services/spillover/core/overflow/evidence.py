@@ -69,7 +69,9 @@ def learn(
 
 def learn_of(node: NodeFacts, visit: Visit, outcome: Outcome, now_s: float) -> None:
     """Learns from the end of work that a neighbor had."""
-    if outcome in EVIDENCE and not visit.missed:
+    if outcome not in EVIDENCE:
+        _learn_not_done(node, visit, outcome, now_s)
+    elif not visit.missed:
         kind = visit.request.kind or visit.request.type
         _learn_of(node, visit.target, now_s, kind, failed=outcome is FAILED)
         if not visit.answering:
@@ -100,6 +102,16 @@ def learn_missed(node: NodeFacts, visit: Visit, now_s: float, by_chance: float =
         usual = max(by_chance, node.late_here.at(node, now_s)) if by_chance else 0.0
         neighbor.sizes.missed(now_s, visit.request.size_bytes, usual)
         _learn_of(node, neighbor, now_s, None, failed=True, usual=usual)
+
+
+def _learn_not_done(node: NodeFacts, visit: Visit, outcome: Outcome, now_s: float) -> None:
+    """Learns that a neighbor says of a request that it does not know how that ended, has cancelled
+    it unasked, or will not have done it before its deadline. Else one could take all requests, and
+    do none."""
+    if outcome is Outcome.EXPIRED:
+        learn_missed(node, visit, now_s, chance_of(visit, visit.deadline_s))
+    elif outcome is Outcome.UNKNOWN or not visit.cancelling:
+        learn_missed(node, visit, now_s)
 
 
 def _learn_of(

@@ -726,6 +726,7 @@ class NodeMachine(NodeFacts):
             if now_s - visit.since_s > GRACE_S:
                 evidence.notice_lateness(self, visit, now_s, way_s + event.return_leg_s)
             is_calm = target.there.is_calm and target.sizes.is_calm
+            is_calm = is_calm and (outcome is DONE or outcome in evidence.EVIDENCE)
             if failed or not (is_calm or outcome is FAILED):
                 evidence.learn_of(self, visit, outcome, now_s)
             if failed and was_bad and self._may_do_better(visit, now_s):
