@@ -6,7 +6,7 @@ import pytest
 
 from spillover.core.overflow import events as ev
 from spillover.core.overflow.neighbor import FREE_TRIAL_PAUSE_S, TRIAL_PAUSE_S
-from spillover.model.request import DONE, Answer
+from spillover.model.request import DONE, Answer, Outcome
 from support.failing_cluster import forwards, only
 
 SERVICE_S = 0.1
@@ -144,6 +144,72 @@ def test_lost_ones_count_and_so_do_answers_that_are_late(busy):
         node.tell(ev.ForwardAnswered(ref, Answer(DONE, ("a", "c"), 1), 0.0, 0.0), LATE_S - 2.2)
         node.tell(ev.ForwardAnswered(ref, Answer(DONE, ("a", "c"), 1), 0.0, 0.0), LATE_S)
     assert not avoided(node), "they came in time"
+
+
+@pytest.mark.parametrize("outcome", ["unknown", "cancelled", "expired"])
+def test_what_it_says_it_has_not_done_counts_as_lost(busy, outcome):
+    """At once, of requests with a minute left that nobody has cancelled."""
+    node = busy()
+    for ref in range(4):
+        report(node, 0.0)
+        assert forward(node, ref, 0.0, keyed=False, deadline_s=60.0) == 1
+        answer = Answer(Outcome(outcome), ("a", "c"))
+        node.tell(ev.ForwardAnswered(ref, answer, 0.0, 0.0))
+    assert avoided(node)
+
+
+@pytest.mark.parametrize(("outcome", "deadline_s"), [("expired", 0.1), ("cancelled", 60.0)])
+def test_what_could_not_be_done_or_was_cancelled_here_is_not_lost(busy, outcome, deadline_s):
+    node = busy()
+    for ref in range(8):
+        report(node, 0.0)
+        assert forward(node, ref, 0.0, keyed=False, deadline_s=deadline_s) == 1
+        node.tell(ev.CancelAsked(ref) if outcome == "cancelled" else ev.TimerFired())
+        answer = Answer(Outcome(outcome), ("a", "c"))
+        node.tell(ev.ForwardAnswered(ref, answer, 0.0, 0.0))
+    assert not avoided(node)
+
+
+def trade(node, took_s, way_s, numbers, **told):
+    """One request after the other is answered, until their neighbor is avoided. Each comes back
+    after `took_s`, of which it was on its ways for twice `way_s`."""
+    now_s, size_bytes = 0.0, told.pop("size_bytes", 0)
+    report(node, now_s, **told)
+    for ref in numbers:
+        sent = {"keyed": False, "deadline_s": 1e9, "size_bytes": size_bytes}
+        assert forward(node, ref, now_s, **sent) == 1
+        live(node, now_s, now_s + took_s, **told)
+        now_s += took_s
+        answer = Answer(DONE, ("a", "c"), 1)
+        node.tell(ev.ForwardAnswered(ref, answer, way_s, way_s), now_s)
+        if avoided(node):
+            return
+
+
+@pytest.mark.parametrize("ahead", [-20, 0, 1])
+def test_one_that_answers_late_is_not_excused_by_a_long_way(busy, ahead):
+    """It says that it had each request for a moment: so it was measured to be two seconds away.
+    Whether something waits there changes nothing."""
+    node = busy()
+    trade(node, 4.0, 2.0, range(10), ahead=ahead)
+    assert avoided(node)
+
+
+@pytest.mark.parametrize("way_s", [0.035, 0.45, 1.0])
+def test_a_link_that_is_longer_than_was_told_is_not_late(busy, way_s):
+    node = busy()
+    trade(node, 2.0 * way_s + SERVICE_S, way_s, range(20))
+    assert not avoided(node)
+
+
+def test_a_large_upload_is_not_late(busy):
+    """Of 60 MB over a link of 2 MB/s, before the way is known and after it, with small ones in
+    between."""
+    node = busy()
+    trade(node, 30.0, 15.0, range(5), size_bytes=60_000_000)
+    trade(node, 0.25, 0.001, range(5, 10))
+    trade(node, 30.0, 15.0, range(10, 15), size_bytes=60_000_000)
+    assert node.machine.neighbors.by_handle[1].away.missed == 0
 
 
 @pytest.mark.parametrize(("deadline_s", "found"), [(0.11, False), (0.6, True)])

@@ -10,6 +10,7 @@ from spillover.policy.overflow.lateness import (
     LATE_BY_CHANCE,
     Promise,
     chance,
+    credible_way_s,
     is_late,
     promise,
 )
@@ -46,3 +47,28 @@ def test_it_is_late_from_eight_times_the_mean_on_and_a_second():
     assert is_late(Promise(0.5, 0.5), 5.01)
     assert chance(Promise(0.5, 0.5), 4.0) == LATE_BY_CHANCE
     assert GRACE_S == 1.0
+
+
+SERVICES_S = st.floats(0.0, 0.1)
+
+
+@given(st.floats(0.0, 1e9), SERVICES_S)
+def test_no_way_that_was_measured_excuses_four_seconds(way_s, service_s):
+    """A neighbor that holds requests and does not say so is measured to be far away."""
+    promised = promise(service_s, 1.0, credible_way_s(way_s, 0.0))
+    assert is_late(promised, 4.0)
+
+
+@given(st.floats(0.0, 60.0), st.floats(0.0, 60.0), SERVICES_S)
+def test_a_link_may_take_as_long_as_it_was_told_or_a_second(told_s, way_s, service_s):
+    """One way, though the topology may say nothing of it."""
+    took_s = 2.0 * way_s + service_s
+    promised = promise(service_s, 1.0, credible_way_s(way_s, told_s))
+    assert not is_late(promised, took_s) or way_s > max(told_s, 1.0)
+
+
+@given(st.integers(0, 10**9), st.floats(0.25e6, 1e9), SERVICES_S)
+def test_a_large_body_may_take_its_time(size_bytes, bytes_per_s, service_s):
+    """On links from 2 Mbit/s on."""
+    promised = promise(service_s, 1.0, 0.0, size_bytes)
+    assert not is_late(promised, size_bytes / bytes_per_s + service_s)

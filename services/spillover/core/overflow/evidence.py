@@ -19,6 +19,7 @@ from spillover.policy.overflow.lateness import (
     LATE_BY_CHANCE,
     Promise,
     chance,
+    credible_way_s,
     is_late,
     promise,
 )
@@ -68,7 +69,9 @@ def learn(
 
 def learn_of(node: NodeFacts, visit: Visit, outcome: Outcome, now_s: float) -> None:
     """Learns from the end of work that a neighbor had."""
-    if outcome in EVIDENCE and not visit.missed:
+    if outcome not in EVIDENCE:
+        _learn_not_done(node, visit, outcome, now_s)
+    elif not visit.missed:
         kind = visit.request.kind or visit.request.type
         _learn_of(node, visit.target, now_s, kind, failed=outcome is FAILED)
         if not visit.answering:
@@ -101,6 +104,16 @@ def learn_missed(node: NodeFacts, visit: Visit, now_s: float, by_chance: float =
         _learn_of(node, neighbor, now_s, None, failed=True, usual=usual)
 
 
+def _learn_not_done(node: NodeFacts, visit: Visit, outcome: Outcome, now_s: float) -> None:
+    """Learns that a neighbor says of a request that it does not know how that ended, has cancelled
+    it unasked, or will not have done it before its deadline. Else one could take all requests, and
+    do none."""
+    if outcome is Outcome.EXPIRED:
+        learn_missed(node, visit, now_s, chance_of(visit, visit.deadline_s))
+    elif outcome is Outcome.UNKNOWN or not visit.cancelling:
+        learn_missed(node, visit, now_s)
+
+
 def _learn_of(
     node: NodeFacts,
     neighbor: Neighbor,
@@ -127,9 +140,10 @@ def _learn_of(
 # --- what is late ---------------------------------------------------------------------------------
 
 
-def notice_lateness(node: NodeFacts, visit: Visit, now_s: float) -> None:
-    """Learns from the time when a neighbor says something of a visit at last, after GRACE_S."""
-    if _is_overdue(visit, now_s):
+def notice_lateness(node: NodeFacts, visit: Visit, now_s: float, way_s: float = 0.0) -> None:
+    """Learns from the time when a neighbor says something of a visit at last, after GRACE_S. If it
+    answers, the ways there and back took `way_s`."""
+    if _is_overdue(visit, now_s, way_s):
         learn_missed(node, visit, now_s, LATE_BY_CHANCE)
 
 
@@ -211,28 +225,32 @@ def is_stalled(node: NodeFacts, now_s: float) -> bool:
     return node.late_here.at(node, now_s) == 1.0
 
 
-def _is_overdue(visit: Visit, now_s: float) -> bool:
-    return is_late(_promised(visit), _waited_s(visit, now_s))
+def _is_overdue(visit: Visit, now_s: float, way_s: float = 0.0) -> bool:
+    return is_late(_promised(visit), _waited_s(visit, now_s, way_s))
 
 
-def _waited_s(visit: Visit, now_s: float) -> float:
+def _waited_s(visit: Visit, now_s: float, way_s: float = 0.0) -> float:
     """Returns for how many seconds the visit has been away, without time in which the neighbor was
     silent, nobody listened here, or something waited there. A visit that was not promised an idle
-    server may have been handed on, and wait somewhere else."""
+    server may have been handed on, and wait somewhere else. What an answer took on its ways,
+    `way_s`, counts all the same."""
     target = visit.target
-    if not visit.promised or target.ahead > 0:
-        return 0.0
-    return now_s - max(visit.since_s, target.away.counts_s)
+    away_s = now_s - max(visit.since_s, target.away.counts_s)
+    may_wait = not visit.promised or target.ahead > 0
+    there_s = 0.0 if may_wait else now_s - target.away.busy_s
+    return min(away_s, max(there_s, way_s))
 
 
 def _promised(visit: Visit) -> Promise:
     """Returns the promise of an idle neighbor, by what it now tells of its services. If services
-    take longer here, or are more uneven, they may turn out so there."""
+    take longer here, or are more uneven, they may turn out so there. The way counts as far as it
+    is credible."""
     group = visit.group
     row = group.neighbors.by_handle.get(visit.target.handle, visit.target)
     service_s = max(row.departure_s * row.servers, group.estimates.service_s)
     residual = max(row.residual, group.fitting.residual)
-    return promise(service_s, residual, row.way_s)
+    way_s = credible_way_s(row.way_s, row.delay_s)
+    return promise(service_s, residual, way_s, visit.request.size_bytes)
 
 
 def _usual_here(visit: Visit) -> Promise:

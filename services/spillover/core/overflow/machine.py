@@ -675,7 +675,7 @@ class NodeMachine(NodeFacts):
             if visit.target.held_back:
                 evidence.give_again(self, visit.target)
             if now_s - visit.since_s > GRACE_S:
-                evidence.notice_lateness(self, visit, now_s)
+                evidence.notice_lateness(self, visit, now_s, 2.0 * event.leg_s)
             if not visit.target.sizes.is_calm:
                 evidence.learn_of_size(visit, now_s)
         visit.answering = True
@@ -726,14 +726,16 @@ class NodeMachine(NodeFacts):
             target.away.came_back_s = now_s
             if target.held_back:
                 evidence.give_again(self, target)
-            self.neighbors.took(target, event.leg_s - event.opening_s)
+            way_s = event.leg_s - event.opening_s
+            self.neighbors.took(target, way_s)
             if answer.load is not None:
                 self._heard_load(visit.group, target.handle, answer.load, now_s)
             was_bad, outcome = target.rank >= BAD, answer.outcome
             failed = outcome is FAILED and self.is_failure(answer.upstream_status)
             if now_s - visit.since_s > GRACE_S:
-                evidence.notice_lateness(self, visit, now_s)
+                evidence.notice_lateness(self, visit, now_s, way_s + event.return_leg_s)
             is_calm = target.there.is_calm and target.sizes.is_calm
+            is_calm = is_calm and (outcome is DONE or outcome in evidence.EVIDENCE)
             if failed or not (is_calm or outcome is FAILED):
                 evidence.learn_of(self, visit, outcome, now_s)
             if failed and was_bad and self._may_do_better(visit, now_s):

@@ -47,7 +47,7 @@ SENDS_MAX = 1024
 class Away(dict[int, "Visit"]):
     """The requests from here that one neighbor has, by ref, in the order in which they left."""
 
-    __slots__ = ("came_back_s", "counts_s", "known_s", "looked_s", "missed")
+    __slots__ = ("busy_s", "came_back_s", "counts_s", "known_s", "looked_s", "missed")
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,9 @@ class Away(dict[int, "Visit"]):
         """The time of the last look for requests that are late."""
         self.counts_s = -math.inf
         """The time from which on lateness counts. Before, the neighbor was silent, or nobody
-        listened here, or something waited there."""
+        listened here."""
+        self.busy_s = -math.inf
+        """The time when the neighbor last told that something waits there."""
         self.known_s = -math.inf
         """The time when the neighbor last became known: the loss of requests that left before says
         nothing of it."""
@@ -305,7 +307,7 @@ class Neighbor:
     def _take_load(self, number: int, ahead: int, load: float, now_s: float) -> None:
         self.told, self.told_s = number, now_s
         if ahead > 0 or self.ahead > 0:
-            self.away.counts_s = now_s
+            self.away.busy_s = now_s
         self.ahead, self.load = ahead, load
         sent_s, unknown_s = self.sent_s, now_s - 2.0 * self.way_s
         while sent_s and sent_s[0] <= unknown_s:

@@ -20,6 +20,16 @@ as long as its neighbors bear its silence."""
 LATE_BY_CHANCE = 1.0 / 50.0
 """The share of answers that would take as long at which an answer is late, the grace aside."""
 
+CREDIBLE_WAY_S = 0.1
+"""The longest way, in seconds, that is believed because it was measured. Why: a neighbor that holds
+requests, and does not say so, looks as one that is far. A packet takes that long to the other side
+of the Earth, and since late is more than eight times as long and GRACE_S, ways of 1.3 s are borne.
+"""
+
+SLOW_LINK_BYTES_PER_S = 2e6
+"""The rate, in bytes a second, at which a request's body may travel. Bodies that travel at an
+eighth of it are borne."""
+
 
 class Promise(NamedTuple):
     """The time that an answer is expected to take, from when its request left."""
@@ -30,10 +40,17 @@ class Promise(NamedTuple):
     not known here."""
 
 
-def promise(service_s: float, residual: float, way_s: float) -> Promise:
+def credible_way_s(way_s: float, told_s: float) -> float:
+    """Returns how much of a way that was measured excuses a late answer, where the topology tells
+    of a link that takes `told_s`."""
+    return min(way_s, max(told_s, CREDIBLE_WAY_S))
+
+
+def promise(service_s: float, residual: float, way_s: float, size_bytes: int = 0) -> Promise:
     """Returns what a cluster with an idle server promised: services take `service_s` and are as
-    uneven as `residual` says (`OwnLoad`), and the way there takes `way_s`."""
-    mean_s = 2.0 * way_s + service_s
+    uneven as `residual` says (`OwnLoad`), and the way there takes `way_s`, of a request of this
+    size."""
+    mean_s = 2.0 * way_s + size_bytes / SLOW_LINK_BYTES_PER_S + service_s
     return Promise(mean_s, mean_s * max(1.0, math.sqrt(max(0.0, 2.0 * residual - 1.0))))
 
 

@@ -243,7 +243,8 @@ class FaultyLink:
         if leg.has_begun and answer.outcome is not DONE:
             self._send_back(leg, partial(self._leave, leg, link.Broken(leg.command.ref)))
             return
-        came_back = partial(self._came_back, leg, answer, self._world.now_s)
+        late_s = leg.node.door.late_s
+        came_back = partial(self._came_back, leg, answer, self._world.now_s, late_s)
         self._late(leg, self._send_back, leg, came_back)
 
     def _refuse(self, leg: Leg, refusal: ev.Refuse) -> None:
@@ -257,10 +258,11 @@ class FaultyLink:
             broken = partial(self._leave, leg, link.Broken(leg.command.ref))
             leg.back = self._back.send(deliver, broken)
 
-    def _came_back(self, leg: Leg, answer: Answer, answered_s: float) -> None:
-        """Each takes the time by its own clock."""
-        leg_s = (leg.arrived_s - leg.sent_s) * self._own.clock.rate
-        return_s = (self._world.now_s - answered_s) * leg.node.clock.rate
+    def _came_back(self, leg: Leg, answer: Answer, answered_s: float, late_s: float) -> None:
+        """Each takes the time by its own clock. The neighbor does not say that it was late, and
+        half of what it does not say counts as the way there, as between nodes."""
+        leg_s = (leg.arrived_s - leg.sent_s + 0.5 * late_s) * self._own.clock.rate
+        return_s = (self._world.now_s - answered_s - 0.5 * late_s) * leg.node.clock.rate
         self._leave(leg, ev.ForwardAnswered(leg.command.ref, answer, leg_s, return_s))
 
     def _leave(self, leg: Leg, event: Any) -> None:
