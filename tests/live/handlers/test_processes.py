@@ -131,6 +131,22 @@ async def test_a_process_that_dies_takes_only_its_own_request():
         assert (await rig.end(other)).outcome is Outcome.DONE
 
 
+async def test_a_process_that_dies_is_noticed_where_the_handlers_module_ignores_ends():
+    """The system tells nobody then, and forgets the process; the node does not wait for it."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        async with Rig("hang", servers=1) as rig:
+            victim = await rig.result(0)
+            async with asyncio.timeout(CHILD_S / 2):
+                event = await rig.end(rig.start(-1))
+            assert event.problem == "the worker process died (how is not known)"
+            assert await rig.result(0) != victim
+            closing_s = time.monotonic()
+        assert time.monotonic() - closing_s < 0.9 * JOIN_S
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 async def test_a_process_that_dies_and_leaves_a_child_is_replaced():
     """The child holds the pipe and the sentinel: its request ends all the same."""
     async with Rig("fork", servers=1) as rig:

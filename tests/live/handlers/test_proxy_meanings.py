@@ -213,6 +213,7 @@ VIA = b"Via", b"1.1 a-1.spillover"
         ([PROTO], [PROTO, FOR, VIA]),
         ([(b"X-Forwarded-For", b"1.2.3.4")], [(b"X-Forwarded-For", b"1.2.3.4, 192.0.2.1"), VIA]),
         ([(b"X-Forwarded-Port", b"443")], [(b"X-Forwarded-Port", b"443"), FOR, VIA]),
+        ([PROTO, (b"X-Forwarded-For", b"")], [PROTO, FOR, VIA]),
         (
             [(b"Forwarded", b"for=1.2.3.4;proto=https"), (b"forwarded", b"for=b")],
             [(b"Forwarded", b"for=1.2.3.4;proto=https, for=b, " + ELEMENT), VIA],

@@ -125,6 +125,8 @@ def onward(head: RequestHead, way: Ingress, size_bytes: int) -> Fields:
         is_x = name.startswith(_X_FORWARDED)
         if (is_x or name in _FORWARDED) and not way.is_trusted:
             continue
+        if name in _LISTS and not field[1]:  # it would be read as a hop without a name
+            continue
         has_x = has_x or is_x
         if name in _LISTS:
             lists.setdefault(name, []).append(field[1])

@@ -146,7 +146,7 @@ class ServerProcesses:
     def _ready(self) -> BaseProcess:
         """This thread's process. Raises OSError if none can be started."""
         process: BaseProcess | None = getattr(self._own, "process", None)
-        if process is not None and process.is_alive():
+        if process is not None and _lives(process):
             return process
         self._own.process = None
         with self._lock:
@@ -157,7 +157,7 @@ class ServerProcesses:
             process = self._context.Process(target=_serve, args=arguments)
             process.start()
             theirs.close()
-            self._living = {other for other in self._living if other.is_alive()} | {process}
+            self._living = {other for other in self._living if _lives(other)} | {process}
         self._own.process, self._own.pipe = process, pipe
         return process
 
@@ -174,16 +174,28 @@ class ServerProcesses:
 def _received(pipe: Connection, process: BaseProcess) -> CallResult:
     """Returns the message of the process. Raises EOFError or OSError if it dies before that."""
     while not pipe.poll(LOOK_S):
-        if not process.is_alive() and not pipe.poll():
+        if not _lives(process) and not pipe.poll():
             raise EOFError
     ended: CallResult = pipe.recv()
     return ended
 
 
+def _lives(process: BaseProcess) -> bool:
+    """Returns whether the process has not ended. `is_alive` alone cannot tell where the handler's
+    module has SIGCHLD ignored: the system then forgets processes at their end."""
+    if not process.is_alive() or process.pid is None:
+        return False
+    try:
+        os.kill(process.pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def _await_gone(processes: Iterable[BaseProcess]) -> None:
     """Wait for them, JOIN_S in all. Not by `join`, which goes by the sentinel."""
     until_s = time.monotonic() + JOIN_S
-    while any(process.is_alive() for process in processes) and time.monotonic() < until_s:
+    while any(_lives(process) for process in processes) and time.monotonic() < until_s:
         time.sleep(GONE_POLL_S)
 
 
