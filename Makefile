@@ -80,12 +80,11 @@ soak: .venv/.complete
 	    tests/apps/test_proxy_chains.py \
 	    tests/apps/test_queue_garbage.py tests/live/leases/test_streams_takeover.py \
 	    tests/live/redis/test_connection_close.py tests/realtime/alone/test_failing_site.py \
-	    tests/realtime/alone/test_broken_sites.py \
 	    tests/apps/test_fuzzed_messages.py tests/apps/test_fuzzed_peers.py tests/live/leases/test_fuzzed_records.py \
 	    tests/apps/test_schemathesis.py \
 	    tests/core tests/policy tests/parity tests/contract $(ARGS)
 	SPILLOVER_FAULTS_TLS=1 $(BIN)/pytest -s tests/realtime/test_faults.py \
-	    tests/realtime/test_faults_surroundings.py $(ARGS)
+	    tests/realtime/test_faults_clocks.py $(ARGS)
 
 dashboards: .venv/.complete
 	$(BIN)/python -m dashboards $(ARGS)
