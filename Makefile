@@ -75,7 +75,7 @@ soak: .venv/.complete
 	SPILLOVER_SOAK_S=$${SPILLOVER_SOAK_S:-600} $(BIN)/pytest -s tests/soak \
 	    tests/realtime/alone/test_overload.py tests/realtime/test_cancellations.py tests/realtime/test_malformed.py \
 	    tests/realtime/test_configuration.py tests/apps/test_proxy_cancels.py \
-	    tests/realtime/test_killed_streams.py tests/e2e/test_real_services.py \
+	    tests/e2e/test_real_services.py \
 	    tests/realtime/test_lease_redis_random.py tests/apps/test_tls_garbage.py tests/sim \
 	    tests/apps/test_proxy_chains.py \
 	    tests/apps/test_queue_garbage.py tests/live/leases/test_streams_takeover.py \
