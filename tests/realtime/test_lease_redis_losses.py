@@ -94,16 +94,6 @@ async def killed_again_and_again(world):
     await world.recovers("killed 4 times", now_s())
 
 
-async def emptied_again_and_again(world):
-    """The same, and nothing is kept."""
-    for _ in range(4):
-        await asyncio.sleep(world.random.uniform(0.05, 1.2))
-        world.server.kill()
-        await asyncio.sleep(world.random.uniform(0.0, 0.5))
-        world.server.restart()
-    await world.recovers("emptied 4 times", now_s())
-
-
 @faults.given(same_sink=True, options=("--appendonly", "yes", "--appendfsync", "always"))
 async def one_for_all(world):
     """What handlers write is in the very Redis that fails: they fail with it, and go on."""
@@ -144,7 +134,6 @@ def test_loss(endure):
             "nothing kept": back_with_nothing,
             "old data": back_with_old_data,
             "killed at random": killed_again_and_again,
-            "emptied at random": emptied_again_and_again,
             "one for all": one_for_all,
             "scripts flushed": without_scripts,
         }

@@ -77,22 +77,6 @@ async def lag_in_the_middle_of_moves(world):
             await world.recovers(f"back again, turn {turn}", now_s())
 
 
-async def paused_replica(world):
-    """It stands still while a member leaves and comes back, and has nothing of that."""
-    async with replica_of(world) as (replica, link):
-        replica.pause()
-        world.group.terminate("b")
-        assert await world.group.ended("b") == 0
-        await world.group.until_even()
-        world.group.spawn("b")
-        link.cut()
-        before = world.epochs()
-        replica.resume()
-        promote(world, replica)
-        await world.recovers("promoted", now_s())
-        none_went_back(before, world.epochs())
-
-
 def set_clock(world, server, offset_s):
     """As if that server's clock were off by so much, seen from the one that wrote its data: all
     instants in it are moved the other way. (libfaketime and Redis's allocator do not go together.)
@@ -163,7 +147,6 @@ def test_promotion(endure):
         {
             "lag of leases": lag_of_leases,
             "lag in moves": lag_in_the_middle_of_moves,
-            "paused replica": paused_replica,
             "clock ahead": another_clock(HOUR_S),
             "clock behind": another_clock(-HOUR_S),
             "two primaries": two_primaries,

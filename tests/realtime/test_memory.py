@@ -5,7 +5,7 @@ import asyncio
 import uvloop
 
 MIB = 2**20
-AT_ONCE, WAVES, ANSWER = 20, 3, 8 * MIB
+AT_ONCE, WAVES, ANSWER = 20, 2, 8 * MIB
 PAYLOADS, HELD = 100, 16 * MIB
 KEPT = 32 * MIB
 """Of answers that their clients have."""
@@ -22,7 +22,7 @@ def node_of(tmp_path, up, **fields):
 
 
 def test_waves_of_large_answers_take_twice_what_is_under_way(tmp_path, up, ask, until, waves):
-    """Twenty answers of 8 MiB at once, three times. No wave leaves more behind than the few answers
+    """Twenty answers of 8 MiB at once, twice. No wave leaves more behind than the few answers
     that are kept, and nothing moves at the end."""
     under_way = AT_ONCE * ANSWER
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -50,13 +50,13 @@ def test_waves_of_large_answers_take_twice_what_is_under_way(tmp_path, up, ask, 
 
 def test_a_flood_of_payloads_takes_what_may_be_held(tmp_path, up, ask, waves):
     """A hundred of a MiB while one server is busy: 14 MiB of them are taken and answered, the
-    others refused, three times over; the limit bounds the memory of the third time as well."""
+    others refused, twice over; the limit bounds the memory of the second time as well."""
     bed, url, pid = node_of(tmp_path, up, servers=1, held_limit_bytes=HELD)
     text = b"x" * MIB
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(waves.send(url, [b'{"payload":{"service_ms":0}}']))
         base = waves.resident_bytes(pid)
-        for _ in range(3):
+        for _ in range(2):
             waves.forget_peak(pid)
             bodies = [
                 b'{"payload":{"service_ms":%d,"x":"%b"}}' % (2000 if n == 0 else 1, text)

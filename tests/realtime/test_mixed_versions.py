@@ -1,5 +1,6 @@
 """Nodes of different versions in one federation: the last release and this tree under load, an
-upgrade and the way back while requests run, and versions that are too far apart.
+upgrade and the way back while requests run. Versions that are too far apart are in
+`tests/live/overflow/test_agreement.py`.
 
 Nothing is tagged yet: RELEASE is the last commit before connections were shared. Once there are
 tags, it is the newest one.
@@ -13,7 +14,6 @@ from itertools import pairwise
 
 import pytest
 
-from spillover.live.overflow.protocol import VERSION, VERSIONS
 from support import releases
 from support.faults import federation, reckoning
 from support.faults import load as loads
@@ -35,7 +35,6 @@ CLUSTERS = {
     for cluster, servers in {"a": 2, "b": 1, "c": 4, "d": 1}.items()
 }
 PAIR = {cluster: CLUSTERS[cluster] for cluster in "ab"}
-OWN_BEFORE = f"{VERSIONS[0]} or {VERSIONS[1]}"
 
 
 @pytest.fixture(scope="module")
@@ -78,15 +77,13 @@ class Bed(federation.Federation):
 def run_bed(tmp_path):
     """`run_bed(main, trees, clusters)`: starts them all, awaits `main(bed)`, and ends them well."""
 
-    def run(main, trees, clusters=CLUSTERS, *, healthy=True):
+    def run(main, trees, clusters=CLUSTERS):
         links = [link for link in federation.RING_LINKS if set(link) <= set(clusters)]
         ports = free_ports(len(clusters))
         bed = Bed(directory=tmp_path / "bed", ports=ports, clusters=clusters, links=links)
         for cluster in clusters:
             bed.options[cluster] = ["--drain-timeout-s", str(DRAIN_S)]
             bed.run_from(cluster, trees.get(cluster))
-        if not healthy:
-            bed.healthy = answering(bed)
 
         async def started():
             await bed.start()
@@ -99,15 +96,6 @@ def run_bed(tmp_path):
         assert not any(statuses.values()), statuses
 
     return run
-
-
-def answering(bed):
-    """In place of `healthy`, where nodes are not meant to hear each other."""
-
-    async def all_answer():
-        return None not in (await bed.states()).values()
-
-    return lambda limit_s=federation.READY_S: until(all_answer, limit_s, every_s=LOOK_S)
 
 
 async def under_load(bed, name, load, fault, limit_s=reckoning.HEALED_S):
@@ -124,12 +112,6 @@ async def under_load(bed, name, load, fault, limit_s=reckoning.HEALED_S):
 
 async def nothing():
     """No fault."""
-
-
-def nothing_to_heal():
-    healed = asyncio.Event()
-    healed.set()
-    return healed
 
 
 def hops(found):
@@ -205,44 +187,3 @@ def test_an_upgrade_and_the_way_back_under_load(release, run_bed):
         assert {one.attempts for one in found.told} == {1}
 
     run_bed(main, dict.fromkeys("ab", tree), PAIR)
-
-
-def test_versions_that_are_too_far_apart(run_bed, tmp_path):
-    """Neither gives the other work; each says so in one line and goes on alone. With the right
-    version at the same address they find each other."""
-    far = VERSION + 2
-    tree = releases.renumbered(far, tmp_path / "newer")
-    told = {
-        "a": f"protocol: version {OWN_BEFORE} here, {far} or {far - 1} there",
-        "b": f"protocol: version {far} or {far - 1} here, {OWN_BEFORE} there",
-    }
-
-    async def main(bed):
-        async def both_say_so():
-            states = await bed.states()
-            return states if all(map(_disagrees, states.values())) else None
-
-        for cluster, state in (await until(both_say_so, every_s=LOOK_S)).items():
-            (row,) = state["neighbors"]
-            assert (row["alive"], row["disagreement"]) == (False, told[cluster])
-            (turned_away,) = state["turned_away"]
-            assert turned_away["reason"] == told[cluster]
-        load = loads.Load(per_s=30.0, least=30, homes="ab")
-        sent = await loads.send("apart", bed.urls, load, nothing_to_heal())
-        assert {one.path for one in sent if one.outcome == "done"} == {("a",), ("b",)}
-        assert {one.outcome for one in sent if not one.cancels} == {"done"}
-        for cluster in "ab":
-            assert len(bed.says(cluster, "neighbor disagrees")) == 1
-            assert len(bed.says(cluster, "cluster turned away")) == 1
-            assert not bed.says(cluster, "Traceback")
-        del bed.healthy
-        await bed.replace("b", None)
-        for state in (await bed.states()).values():
-            assert state["neighbors"][0]["disagreement"] is None
-        assert len(bed.says("a", "neighbor agrees again")) == 1
-
-    run_bed(main, {"b": tree}, PAIR, healthy=False)
-
-
-def _disagrees(state):
-    return state["neighbors"][0]["disagreement"] is not None and state["turned_away"]

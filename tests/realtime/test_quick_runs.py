@@ -20,11 +20,11 @@ OPTIONS = {
     "leases": ("--case", "fenced write"),
     "membership": ("--case", "stratified from"),
     "node": ("--case", "local, 1 KiB"),
-    "peers": ("--case", "bursts", "--duration-s", "3"),
+    "peers": ("--case", "bursts", "--duration-s", "2"),
     "proxy": ("--case", "CPU of a small request, local"),
     "queue": ("--case", "objects of 1 KiB"),
     "sim": ("--case", "fast engine, ring5"),
-    "tokens": ("--case", "comte11 at 1.2", "--duration-s", "6", "--replicas", "1"),
+    "tokens": ("--case", "comte11 at 1.2", "--duration-s", "3", "--replicas", "1"),
 }
 """The options of each benchmark that choose its shortest case with all that it measures with."""
 

@@ -12,8 +12,6 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-import pytest
-
 from spillover.live.http1.client import HttpClient
 from support import federation, relays
 from support.lying_service import lying_service
@@ -27,7 +25,8 @@ LAME_DUCK_S = 2.5
 
 ANSWERED_S = 20.0 * SLACK_MAX
 
-CLIENTS = 6
+CLIENTS = 3
+"""Of each site."""
 
 BETWEEN_S = 0.005
 
@@ -160,49 +159,54 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "door"),
-    [("nginx", 8100), ("haproxy", 8200)],
-)
-def test_a_rolling_restart_costs_no_client_an_error(kind, door, require, tmp_path):
-    require(relays.find(kind), f"{kind} is not installed")
-    shipped = [8100, 8200, 8101, 8102, 8201, 8202]
-    ports = dict(zip(shipped, free_ports(len(shipped)), strict=True))
+DOORS = {"nginx": 8100, "haproxy": 8200}
+
+
+def test_a_rolling_restart_costs_no_client_an_error(require, tmp_path):
+    """Both balancers at the same time, each in front of a site of its own."""
+    for kind in DOORS:
+        require(relays.find(kind), f"{kind} is not installed")
 
     async def main():
-        async with AsyncExitStack() as stack:
-            service = await stack.enter_async_context(lying_service())
-            service.answer = answer
-            site = Site(service.url if door == 8200 else None, ports, tmp_path)
-            stack.push_async_callback(site.stop)
-            for id_ in site.urls:
-                await site.start(id_)
-            await federation.until(site.linked, limit_s=30.0)
-            balancer = await stack.enter_async_context(balancing(kind, ports, tmp_path))
-            client = HttpClient(f"http://127.0.0.1:{ports[door]}")
-            stack.push_async_callback(client.close)
-
-            async def is_up():
-                return await ask(client, *ASKED[door][1]) == 200
-
-            await federation.until(is_up, limit_s=20.0)
-            seen = {}
-            url = f"http://127.0.0.1:{ports[door]}"
-            clients = [asyncio.create_task(load(url, ASKED[door], seen)) for _ in range(CLIENTS)]
-            for id_ in site.urls:
-                before = sum(seen.values())
-                await federation.until(lambda before=before: sum(seen.values()) > before + 200)
-                assert await site.restart(id_) == 0
-                await federation.until(
-                    partial(site.is_asked, id_, url, ASKED[door][0]), limit_s=20.0
-                )
-            for one in clients:
-                one.cancel()
-            await asyncio.gather(*clients, return_exceptions=True)
-            assert balancer.returncode is None
-            assert list(seen) == [200], seen
+        await asyncio.gather(*(rolled(*pair, tmp_path / pair[0]) for pair in DOORS.items()))
 
     federation.run(main, limit_s=100.0 * slack())
+
+
+async def rolled(kind, door, directory):
+    """Restart both nodes of a site, one after the other, while clients ask at its balancer."""
+    directory.mkdir()
+    shipped = [8100, 8200, 8101, 8102, 8201, 8202]
+    ports = dict(zip(shipped, free_ports(len(shipped)), strict=True))
+    async with AsyncExitStack() as stack:
+        service = await stack.enter_async_context(lying_service())
+        service.answer = answer
+        site = Site(service.url if door == 8200 else None, ports, directory)
+        stack.push_async_callback(site.stop)
+        for id_ in site.urls:
+            await site.start(id_)
+        await federation.until(site.linked, limit_s=30.0)
+        balancer = await stack.enter_async_context(balancing(kind, ports, directory))
+        url = f"http://127.0.0.1:{ports[door]}"
+        client = HttpClient(url)
+        stack.push_async_callback(client.close)
+
+        async def is_up():
+            return await ask(client, *ASKED[door][1]) == 200
+
+        await federation.until(is_up, limit_s=20.0)
+        seen = {}
+        clients = [asyncio.create_task(load(url, ASKED[door], seen)) for _ in range(CLIENTS)]
+        for id_ in site.urls:
+            before = sum(seen.values())
+            await federation.until(lambda before=before: sum(seen.values()) > before + 200)
+            assert await site.restart(id_) == 0
+            await federation.until(partial(site.is_asked, id_, url, ASKED[door][0]), limit_s=20.0)
+        for one in clients:
+            one.cancel()
+        await asyncio.gather(*clients, return_exceptions=True)
+        assert balancer.returncode is None
+        assert list(seen) == [200], seen
 
 
 async def answer(talk, _head, _body):

@@ -211,11 +211,3 @@ EXAMPLES = {
     ),
 }  # fmt: skip
 """Of each rule the answers and the requests."""
-
-BORNE = [
-    raw
-    for rule, (answers, _) in EXAMPLES.items()
-    for raw in answers
-    if not isinstance(rule.of_answer, int)
-]
-"""Answers that are passed on."""

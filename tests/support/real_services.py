@@ -5,6 +5,7 @@ once. What they say is in tests/support/services.
 from __future__ import annotations
 
 import asyncio
+import http.client
 import importlib.util
 import shutil
 import socket
@@ -94,6 +95,7 @@ class Service:
         self.kind = kind
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
+        self._kind = kind
         command = KINDS[kind][1](self.port, keep_s)
         self._command = [word.format(directory=directory) for word in command]
         self._log = directory / f"{kind}-{self.port}.log"
@@ -110,7 +112,20 @@ class Service:
     def _is_there(self):
         assert self._process.poll() is None, self._said()
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+            if probe.connect_ex(("127.0.0.1", self.port)):
+                return False
+        return self._kind != "llama.cpp" or self._has_loaded()
+
+    def _has_loaded(self):
+        """Return whether it has read its model, as it says: it takes connections before."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=STARTS_S)
+        try:
+            connection.request("GET", "/health")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
 
     def _said(self):
         return f"{self._command} serves; it said {self._log.read_text()[-2000:]}"

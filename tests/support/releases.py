@@ -1,5 +1,4 @@
-"""Other versions of Spillover to run beside this tree's: those of the repository's own history, and
-what this tree would be if its protocol had another number.
+"""Other versions of Spillover to run beside this tree's: those of the repository's own history.
 
 Each is a value for PYTHONPATH, which comes before what is installed: the Python and the packages
 are those of the tests.
@@ -10,13 +9,10 @@ from __future__ import annotations
 import compileall
 import io
 import os
-import re
 import shutil
 import subprocess
 import tarfile
 from pathlib import Path
-
-from spillover.live.overflow import protocol
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("services/spillover", "loadgen/spillover_loadgen")
@@ -41,18 +37,6 @@ def extracted(commit: str, where: Path) -> str:
     assert archive.returncode == 0, archive.stderr
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as packed:
         packed.extractall(where, filter="data")
-    return _path(where)
-
-
-def renumbered(version: int, where: Path) -> str:
-    """The packages of this tree with another version of the protocol."""
-    for package in PACKAGES:
-        shutil.copytree(ROOT / package, where / package)
-    file = where / Path(protocol.__file__).relative_to(ROOT)
-    own = file.read_text("utf-8")
-    told, count = re.subn(r"(?m)^VERSION = \d+$", f"VERSION = {version}", own)
-    assert count == 1
-    file.write_text(told, "utf-8")
     return _path(where)
 
 

@@ -29,8 +29,8 @@ def two_sites(policy="adaptive"):
     return load_topology(str(TWO_SITES)).with_policy(policy)
 
 
-def schedule(seed, duration_s=DURATION_S, scale=1.0):
-    """Poisson arrivals of every type at every site; all times, and the work, times `scale`."""
+def schedule(seed, duration_s=DURATION_S):
+    """Poisson arrivals of every type at every site."""
     made = []
     for (site, kind), (usual, high) in RATES.items():
         random, now_s = Random(f"{seed}/{site}/{kind}"), 0.0
@@ -42,11 +42,5 @@ def schedule(seed, duration_s=DURATION_S, scale=1.0):
             work_ms = random.expovariate(1.0 / WORK_MS)
             rate = high if begins_s <= now_s < ends_s else usual
             if random.random() * max(usual, high) < rate:
-                made.append(Arrival(round(now_s * scale, 9), site, round(work_ms * scale, 6), kind))
+                made.append(Arrival(round(now_s, 9), site, round(work_ms, 6), kind))
     return sorted(made, key=lambda arrival: arrival.time_s)
-
-
-def write_trace(path, arrivals):
-    """As `--trace` reads it."""
-    lines = [f"{a.time_s:.9f},{a.cluster},{a.service_ms:.6f},{a.type}" for a in arrivals]
-    path.write_text("\n".join(["time_s,cluster,service_ms,type", *lines, ""]))

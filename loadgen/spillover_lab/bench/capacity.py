@@ -35,7 +35,7 @@ BEARS = (4, 32, 8)
 LOAD = 0.8
 SERVICE_S, SPREAD2 = 0.1, 0.25
 """The mean of services that run alone, and their squared coefficient of variation."""
-PHASE_S, PHASE_S_QUICK = 70.0, 3.0
+PHASE_S, PHASE_S_QUICK = 70.0, 1.5
 SETTLED = 0.65
 """Requests count that come after so much of a phase."""
 ANSWER_WITHIN_S = 60.0

@@ -3,10 +3,6 @@ option is one line; and a figure of each document is computed, judged and drawn 
 
 import importlib.util
 import json
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from functools import partial
 
@@ -16,12 +12,10 @@ from spillover.cli import main
 from spillover_lab.report.drawing import png
 from spillover_lab.reproduce import command as reproduce_command
 from spillover_lab.reproduce import leases, membership, networked_queues, policies, probing, tokens
-from spillover_lab.reproduce.catalog import DOCUMENTS, FIGURES, select
+from spillover_lab.reproduce.catalog import FIGURES
 from spillover_lab.reproduce.drawing import draw, images
 from spillover_lab.reproduce.figure import Effort
 from spillover_lab.reproduce.run import read_record, reproduce
-from spillover_lab.rivals import queues
-from support.waiting import until
 
 PNG = b"\x89PNG\r\n\x1a\n"
 SHORT = {
@@ -77,26 +71,6 @@ def test_policies_are_played_on_the_same_requests(monkeypatch):
         assert images(figure.panels(values), figure.columns)[0].startswith(PNG)
 
 
-def test_others_rules_wait_as_long_as_the_engine_says_where_nothing_moves():
-    """Their FIFOs are those of the compiled engine."""
-    cell = replace(policies.PUBLISHED_CELLS[0], requests=2_000)
-    arrivals = policies.arrivals_of(cell, 1)
-    columns = arrivals.time_s, arrivals.cluster, arrivals.service_ms / 1e3
-    requests = list(zip(*(column.tolist() for column in columns), strict=True))
-    ended = queues.play(policies.topology_of(cell), requests, queues.Rule, 1)
-    mean = sum(wait_s for wait_s, _ in ended[100:]) / len(ended[100:])
-    assert mean == pytest.approx(policies.play(cell, "isolated", 1)["wait"])
-
-
-def test_names_are_unique_and_belong_to_their_document():
-    for document, figures in DOCUMENTS:
-        numbers = [int(figure.name.removeprefix(f"{document.prefix}-")) for figure in figures]
-        assert numbers == sorted(set(numbers))
-    assert select([]) == list(FIGURES)
-    assert select(["membership-4", "johnson-2", "membership-4"]) == ["johnson-2", "membership-4"]
-    assert select(["membership"]) == ["membership-2", "membership-3", "membership-4"]
-
-
 @pytest.mark.processes
 def test_files_page_and_resumption(tmp_path, capsys, read, monkeypatch):
     """One object on stdout, a line for each figure on stderr; one that fails leaves the others.
@@ -133,31 +107,6 @@ def test_files_page_and_resumption(tmp_path, capsys, read, monkeypatch):
     assert (out / "membership-2.json").stat().st_mtime_ns == before
     (out / "membership-2.png").unlink()
     assert read_record("membership-2", out) is None, "what is not whole counts as missing"
-
-
-@pytest.mark.processes
-def test_ctrl_c_leaves_finished_figures(tmp_path):
-    """Exit status 130; what is finished stays, of the rest there is nothing."""
-    told = tmp_path / "stderr"
-    words = ("membership-2", "membership-4", "--jobs", "1", "--out", str(tmp_path / "out"))
-    with told.open("w") as stderr:
-        process = subprocess.Popen(
-            (sys.executable, "-m", "spillover", "reproduce", *words),
-            stderr=stderr, start_new_session=True,
-        )  # fmt: skip
-    try:
-        until(lambda: "membership-2: computed in" in told.read_text(), 60.0)
-        os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(60.0) == 130
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-    assert "1 computed, 0 there already; interrupted, what is finished stays" in told.read_text()
-    assert "Traceback" not in told.read_text()
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "membership-2.png", "membership-2.dark.png", "membership-2.json", "index.html",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

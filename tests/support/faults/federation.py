@@ -68,10 +68,8 @@ VALID_BEFORE = timedelta(days=2)
 class Federation:
     """Clusters by id with their fields of a topology file, and links as pairs of letters.
 
-    `through` gives the url at which one cluster finds another, by pair ("ab": a finds b there).
-    `environment`, `options` and `errors` (where its standard error goes, if not to its log) are of
-    one cluster each, and hold from its next start on. If `is_secure` neighbors have doors of their
-    own, with TLS, at `ports`, and clients others.
+    `environment` and `options` are of one cluster each, and hold from its next start on. If
+    `is_secure` neighbors have doors of their own, with TLS, at `ports`, and clients others.
     """
 
     directory: Path
@@ -81,10 +79,8 @@ class Federation:
     delay_ms: float = 5.0
     policy: str | None = None
     """The default of each node's own version, if it is None."""
-    through: Mapping[str, str] = field(default_factory=dict)
     environment: dict[str, dict[str, str]] = field(default_factory=dict)
     options: dict[str, list[str]] = field(default_factory=dict)
-    errors: dict[str, str] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     is_secure: bool = IS_SECURE
     certified: dict[str, TlsFiles] = field(default_factory=dict)
@@ -129,7 +125,7 @@ class Federation:
         if (files := self.certified.get(cluster)) is not None:
             given = {"CERT": files.cert, "KEY": files.key, "CA": files.ca or ""}
             environment |= {f"SPILLOVER_TLS_{kind}": file for kind, file in given.items()}
-        with Path(self.errors.get(cluster, self.log(cluster))).open("ab") as errors:
+        with self.log(cluster).open("ab") as errors:
             self.processes[cluster] = subprocess.Popen(
                 command, cwd=HANDLERS, env=environment,
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors,
@@ -165,12 +161,11 @@ class Federation:
 
     def _topology(self, cluster: str) -> Path:
         """JSON is YAML, too."""
-        found = {pair[1]: url for pair, url in self.through.items() if pair[0] == cluster}
         clusters = [{"id": c, "url": self.urls[c], **f} for c, f in self.clusters.items()]
         for one, port in zip(clusters, self.ports, strict=True):
-            url = found.get(one["id"], f"http://127.0.0.1:{port}")
+            place = f"127.0.0.1:{port}"
             one.update(
-                {"peer_url": url.replace("http", "https")} if self.is_secure else {"url": url}
+                {"peer_url": f"https://{place}"} if self.is_secure else {"url": f"http://{place}"}
             )
         links = [{"between": list(pair), "delay_ms": self.delay_ms} for pair in self.links]
         path = self.directory / f"{cluster}.yaml"

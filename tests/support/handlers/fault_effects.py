@@ -33,13 +33,3 @@ async def run_async(payload, ctx):
     _leave(payload, ctx)
     await asyncio.sleep(payload["hold_ms"] / 1e3)
     return {"work": payload["work"]}
-
-
-async def run_or_fail(payload, ctx):
-    """Fails for every third work, at length, for the logs' sake."""
-    _leave(payload, ctx)
-    await asyncio.sleep(payload["hold_ms"] / 1e3)
-    number = payload["work"].rpartition("-")[2]
-    if number.isdigit() and int(number) % 3 == 0:
-        raise ValueError(f"no {payload['work']}: " + "x" * 2000)
-    return {"work": payload["work"]}

@@ -7,15 +7,13 @@ Imported by the members under test, which run in this directory. What the notes 
 """
 
 import asyncio
-import ctypes
 import functools
 import json
 import os
 import signal
-import sqlite3
 import threading
 import time
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from redis import Redis
@@ -27,10 +25,9 @@ from redis.retry import Retry
 from spillover.live.leases.renewal.clock import lease_now_s
 from spillover.live.leases.renewal.lease import Fenced, current_lease
 from spillover.live.leases.sinks.redis_sink import AsyncRedisSink, RedisSink
-from spillover.live.leases.sinks.sql_sink import SqlSink
 
 GIVEN = json.loads(os.environ["SPILLOVER_TEST_LEASES"])
-"""What `support.leases.members` tells: directory, sink_url, sink, node, pace_s, progress."""
+"""What `support.leases.members` tells: directory, sink_url, sink, node, pace_s."""
 
 DIRECTORY = Path(GIVEN["directory"])
 PACE_S = GIVEN["pace_s"]
@@ -73,8 +70,6 @@ class Turn:
     def try_next(self):
         """About to act: the instant counts as one at which the lease was valid if it is let do."""
         self.at_s = now_s()
-        if GIVEN["progress"]:
-            self.lease.progress()
 
     def record(self):
         """What is written, as a command to Redis."""
@@ -87,14 +82,6 @@ class Turn:
         self.number += 1
         self.note("act", self.at_s, number=self.number)
 
-    def obey(self, order):
-        """All but what a coroutine awaits."""
-        if order["what"] == "stop":
-            self.held = StopsOnce(self.lease)
-        else:
-            obey(order)
-        self.note("free")
-
     def told_to_stop(self):
         self.note("stop", left_s=self.lease.left_s, gap_s=now_s() - self.at_s)
 
@@ -102,17 +89,12 @@ class Turn:
         by = "sink" if "sink" in str(fenced) else "lease"
         self.note("refused", self.at_s, by=by)
 
-    def orders(self):
-        """What the test wants of this very handler, once."""
-        name = f"{self._who['node']}-{self._who['partition']}"
-        taken = DIRECTORY / "taken" / name
-        try:
-            (DIRECTORY / "orders" / name).rename(taken)
-        except FileNotFoundError:
-            return None
-        order = json.loads(taken.read_text())
-        self.note("busy")
-        return order
+    def heed_order(self):
+        """The test may want this very handler to stand still once, as `StopsOnce` does."""
+        order = DIRECTORY / "orders" / f"{self._who['node']}-{self._who['partition']}"
+        if order.exists():
+            order.unlink()
+            self.held = StopsOnce(self.lease)
 
 
 class StopsOnce:
@@ -158,8 +140,7 @@ class Worker:
                 stopped = stop_event.wait(PACE_S)
                 if stopped:
                     turn.told_to_stop()
-                elif order := turn.orders():
-                    turn.obey(order)
+                turn.heed_order()
                 turn.try_next()
                 sink.apply(turn.held, turn.record(), checkpoint=str(turn.number + 1))
                 turn.acted()
@@ -168,7 +149,7 @@ class Worker:
         turn.note("end")
 
     async def on_loop(self, partition, epoch, stop_event):
-        """Work on the member's event loop, through a sink on Redis; orders block that loop."""
+        """Work on the member's event loop, through a sink on Redis."""
         turn = self._turn(partition, epoch)
         once = AsyncRetry(NoBackoff(), 0)
         try:
@@ -193,71 +174,9 @@ class Worker:
             stopped = stop_event.is_set()
             if stopped:
                 turn.told_to_stop()
-            elif order := turn.orders():
-                if order["what"] == "hang":
-                    await until_on_loop(functools.partial(goes_on, now_s() + order["for_s"]))
-                else:
-                    turn.obey(order)
             turn.try_next()
             await sink.apply(turn.held, turn.record(), checkpoint=str(turn.number + 1))
             turn.acted()
-
-    def on_sql(self, partition, epoch, stop_event):
-        """Work on a thread, through a sink in SQLite."""
-        turn = self._turn(partition, epoch)
-        try:
-            with closing(sqlite3.connect(DIRECTORY / "records.sqlite", timeout=10.0)) as connection:
-                connection.execute("pragma synchronous = off")
-                self._work_in_sql(turn, connection, stop_event)
-        except Fenced as fenced:
-            turn.refused(fenced)
-        turn.note("end")
-
-    def _work_in_sql(self, turn, connection, stop_event):
-        sink = SqlSink(connection, GIVEN["sink"])
-        turn.begins(sink.claim(turn.lease))
-        stopped = False
-        while not stopped:
-            stopped = stop_event.wait(PACE_S)
-            if stopped:
-                turn.told_to_stop()
-            elif order := turn.orders():
-                turn.obey(order)
-            turn.try_next()
-            with sink.transaction(turn.held, checkpoint=str(turn.number + 1)) as cursor:
-                names, values = turn.record()[3::2], turn.record()[4::2]
-                marks = ", ".join("?" * len(names))
-                columns = ", ".join(names).replace("partition", "partition_number")
-                cursor.execute(f"insert into records ({columns}) values ({marks})", values)  # noqa: S608
-            turn.acted()
-
-
-def obey(order):
-    """Be busy, or hang, as the test wants it."""
-    for_s = order["for_s"]
-    match order["what"]:
-        case "sleep":
-            time.sleep(for_s)  # blocks an event loop, and leaves the interpreter to other threads
-        case "hold":
-            hold_interpreter(for_s)
-        case "hang":
-            to_s = now_s() + for_s
-            while not goes_on(to_s):
-                time.sleep(0.02)
-
-
-async def until_on_loop(condition):
-    while not condition():  # noqa: ASYNC110 - it is a file that is waited for
-        await asyncio.sleep(0.01)
-
-
-def goes_on(to_s):
-    return now_s() >= to_s or (DIRECTORY / "go-on").exists()
-
-
-def hold_interpreter(for_s):
-    """One call in C that lets no other thread run meanwhile: PyDLL keeps the interpreter."""
-    ctypes.PyDLL(None).usleep(int(for_s * 1e6))
 
 
 _WORKERS = {}
@@ -275,8 +194,3 @@ def work(partition, epoch, stop_event):
 async def work_async(partition, epoch, stop_event):
     """See `Worker.on_loop`."""
     await _worker().on_loop(partition, epoch, stop_event)
-
-
-def work_sql(partition, epoch, stop_event):
-    """See `Worker.on_sql`."""
-    _worker().on_sql(partition, epoch, stop_event)

@@ -19,7 +19,6 @@ import json
 import os
 import selectors
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -31,7 +30,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from spillover.live.leases.sinks.sql_sink import SqlSink
 from spillover.model.lease_times import LeaseTimes
 from support import HANDLERS
 from support.loop import until
@@ -51,13 +49,6 @@ TIMES = LeaseTimes(
 
 
 MEMBER, RENEWER = "member", "renewer"
-QUIET, SERVING = ("--bind", "off"), ()
-
-RECORDS_TABLE = """
-create table records (place integer primary key, partition_number integer, epoch integer,
-node text, pid integer, number integer, at_s real, deadline_s real)
-"""
-
 now_s = time.monotonic
 
 
@@ -74,7 +65,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One line of a handler's diary. `what`: begin, act, refused, stop, busy, free, cancelled, end.
+    """One line of a handler's diary. `what`: begin, act, refused, stop, cancelled, end.
     `at_s` of begin, act and refused was read before the handler asked its lease or sink."""
 
     partition: int
@@ -121,7 +112,6 @@ class Member:
     lines: list[Line] = field(default_factory=list)
     held: dict[int, int] = field(default_factory=dict)
     """Partition and epoch, by its own lines."""
-    url: str = ""
 
     @property
     def alive(self) -> bool:
@@ -134,8 +124,6 @@ class Member:
             self.held[partition] = epoch
         elif event in {"released", "lost", "fenced"}:
             self.held.pop(partition, None)
-        elif event == "serving":
-            self.url = given["url"]
 
     def told(self, *events: str, since_s: float = 0.0) -> list[Line]:
         """Its lines of these kinds."""
@@ -145,8 +133,7 @@ class Member:
 @dataclass(kw_only=True)
 class Group:
     """One lease group. `url` is the Redis of the leases, `sink_url` another, healthy one (by
-    default the same) for what handlers write. `options` are of `lease run`: QUIET, which starts
-    sooner, SERVING with HTTP (then `Member.url`), or more."""
+    default the same) for what handlers write."""
 
     directory: Path
     url: str
@@ -156,8 +143,6 @@ class Group:
     handler: str = "work"
     """A function of `lease_handlers_of_tests`."""
     pace_s: float = 0.05
-    progress: bool = False
-    options: tuple[str, ...] = QUIET
     name: str = field(default_factory=lambda: f"g-{uuid.uuid4().hex[:12]}")
     members: dict[str, Member] = field(default_factory=dict)
     """The latest of each node."""
@@ -177,12 +162,8 @@ class Group:
         self._reader = threading.Thread(target=self._read_lines, daemon=True)
 
     async def __aenter__(self) -> Self:
-        for name in ("diaries", "orders", "taken"):
+        for name in ("diaries", "orders"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(self.directory / "records.sqlite")) as connection:
-            connection.execute("pragma journal_mode = wal")
-            connection.execute(RECORDS_TABLE)
-            SqlSink(connection, self.name).create_table()
         self._reader.start()
         return self
 
@@ -191,25 +172,36 @@ class Group:
 
     # --- processes ----------------------------------------------------------------------------
 
-    def spawn(self, *nodes: str, url: str = "", options: Iterable[str] = ()) -> list[Member]:
+    def spawn(self, *nodes: str, url: str = "") -> list[Member]:
         """Start them, for the first time or again; `url`: their own way to the Redis of the
         leases."""
-        return [self._spawn(node, url or self.url, options) for node in nodes]
+        return [self._spawn(node, url or self.url) for node in nodes]
 
-    def _spawn(self, node: str, url: str, options: Iterable[str]) -> Member:
-        command = [sys.executable, "-m", "spillover", "lease", "run", "--redis", url]
+    def _spawn(self, node: str, url: str) -> Member:
+        # Without HTTP it starts sooner.
+        command = [
+            sys.executable,
+            "-m",
+            "spillover",
+            "lease",
+            "run",
+            "--redis",
+            url,
+            "--bind",
+            "off",
+        ]
         command += ["--group", self.name, "--node", node, "--partitions", str(self.partitions)]
         command += ["--handler", f"{MODULE}:{self.handler}"]
         for name, value in asdict(self.times).items():
             command += [f"--{name.replace('_', '-')}", f"{value:g}"]
         given = {
             "directory": str(self.directory), "sink_url": self.sink_url, "sink": self.name,
-            "node": node, "pace_s": self.pace_s, "progress": self.progress,
+            "node": node, "pace_s": self.pace_s,
         }  # fmt: skip
         log = self.directory / f"{node}.log"
         with log.open("ab") as errors:
             process = subprocess.Popen(
-                [*command, *self.options, *options], cwd=HANDLERS,
+                command, cwd=HANDLERS,
                 env=os.environ | {"SPILLOVER_TEST_LEASES": json.dumps(given)},
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, process_group=0,
             )  # fmt: skip
@@ -277,20 +269,13 @@ class Group:
         """Have the reckoning know that nothing could be renewed meanwhile."""
         self.blackouts.append(Blackout(frozenset(nodes), from_s, to_s))
 
-    def order(self, node: str, partition: int, what: str, for_s: float = 1e9) -> None:
-        """What the handler of that partition is to do for so long: sleep, hold or hang; or `stop`
-        its process, once, between asking its lease and acting on the answer."""
-        path = self.directory / "orders" / f"{node}-{partition}"
-        path.with_suffix(".new").write_text(json.dumps({"what": what, "for_s": for_s}))
-        path.with_suffix(".new").rename(path)
-
-    def let_go(self) -> None:
-        """Those that hang go on."""
-        (self.directory / "go-on").touch()
+    def order_stop(self, node: str, partition: int) -> None:
+        """The handler of that partition is to stop its process, once, between asking its lease and
+        acting on the answer."""
+        (self.directory / "orders" / f"{node}-{partition}").touch()
 
     def close(self, limit_s: float = 10.0) -> dict[str, int]:
         """End all as an operator does, and by force what does not end; the exit statuses."""
-        self.let_go()
         for node, _ in list(self._frozen):
             self.thaw(node)
         processes = {m.process for m in [*self.members.values(), *self.former]}
@@ -386,18 +371,14 @@ class Group:
         return {p for (by, p), at_s in acted if at_s >= since_s and node in ("", by)}
 
     def records(self) -> list[Record]:
-        """What the sinks took, in their order."""
+        """What the sink took, in its order."""
         from redis import Redis
 
         kinds = (int, int, str, int, int, float, float)
         names = Record.__slots__
         with closing(Redis.from_url(self.sink_url, decode_responses=True)) as client:
             rows = [row for _, row in client.xrange(f"{{{self.name}}}:records")]
-        found = [Record(*(k(row[n]) for k, n in zip(kinds, names, strict=True))) for row in rows]
-        columns = ", ".join(names).replace("partition", "partition_number")
-        with closing(sqlite3.connect(self.directory / "records.sqlite")) as connection:
-            stored = connection.execute(f"select {columns} from records order by place")  # noqa: S608
-            return found + [Record(*row) for row in stored]
+        return [Record(*(k(row[n]) for k, n in zip(kinds, names, strict=True))) for row in rows]
 
     # --- waiting ------------------------------------------------------------------------------
 

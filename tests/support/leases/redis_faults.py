@@ -11,13 +11,11 @@ leases here.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import traceback
-import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,8 +27,6 @@ from support.leases import reckoning as lease_reckoning
 from support.waiting import slack
 
 now_s = lease_members.now_s
-
-SERVING = ("--bind", "127.0.0.1:0")
 
 NODES = ("a", "b")
 THREE = {"nodes": ("a", "b", "c"), "partitions": 6}
@@ -217,10 +213,9 @@ async def world_of(
     name: str, servers: Any, directory: Path, sink_url: str, **given: Any
 ) -> AsyncIterator[World]:
     """A world whose members are starting. `given`: `options` of the redis-server,
-    `same_sink`, `nodes`, whether the last one `serves` its state, and whatever a group takes."""
+    `same_sink`, `nodes`, and whatever a group takes."""
     nodes = given.pop("nodes", NODES)
     options = given.pop("options", ())
-    serves = given.pop("serves", False)
     same_sink = given.pop("same_sink", False)
     async with AsyncExitStack() as stack:
         server = stack.enter_context(servers.running(directory, *options))
@@ -232,8 +227,7 @@ async def world_of(
             **{"partitions": PARTITIONS} | given,
         )
         await stack.enter_async_context(group)
-        group.spawn(*nodes[:-1])
-        group.spawn(nodes[-1], options=SERVING if serves else ())
+        group.spawn(*nodes)
         drawn = random.Random(f"{SEED}/{name}")
         yield World(name, servers, server, way, group, drawn, directory, nodes=nodes)
 
@@ -365,20 +359,3 @@ async def forge(
 def subscribers(server: Any, group: str) -> int:
     channel = f"{{spillover:{group}}}:grab-lease"
     return dict(server.client.pubsub_numsub(channel)).get(channel, 0)
-
-
-def client_of(server: Any) -> Any:
-    """A connection of one's own, which is open: for when no more may be opened."""
-    from redis import Redis
-
-    client = Redis(port=server.port, decode_responses=True, single_connection_client=True)
-    client.echo("here")
-    return closing(client)
-
-
-def state_of(member: Any) -> dict[str, Any]:
-    """The `/state` of a member that serves it."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"{member.url}/state", timeout=5.0) as answer:
-        state: dict[str, Any] = json.load(answer)
-    return state

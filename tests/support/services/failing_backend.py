@@ -1,28 +1,25 @@
 """A backend in a process of its own: each of its paths works or fails as it is told.
 
-`POST /told/NAME {"status": 503, "retry_after_s": 2, "share": 0.4}` makes /NAME answer so, at once,
-a share of what it gets; `{}` heals it. `POST /NAME` takes SERVICE_S where it works. It says its
-port on stdout, and needs the standard library only.
+`POST /told/NAME {"status": 503, "retry_after_s": 2}` makes /NAME answer so, at once; `{}` heals it.
+`POST /NAME` takes SERVICE_S where it works. It says its port on stdout, and needs the standard
+library only.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from random import Random
 
 SERVICE_S = 0.1
 
 told: dict[str, dict] = {}
-draw = Random(1).random
 
 
 async def answer(path: str, body: bytes) -> tuple[int, str, object]:
     if path.startswith("/told/"):
         told[path.removeprefix("/told")] = json.loads(body)
         return 200, "", None
-    how = told.get(path)
-    if how and draw() < how.get("share", 1.0):
+    if how := told.get(path):
         pause_s = how.get("retry_after_s")
         more = "" if pause_s is None else f"Retry-After: {pause_s}\r\n"
         return how["status"], more, {"says": path}

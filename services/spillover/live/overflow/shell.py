@@ -115,31 +115,8 @@ class NodeShell:
         waiters = Waiters()
         relays = self.metrics.watched(Relays(self.feed, waiters, self.timers))
         relays.go_by(self.cluster)
-        self.neighborhood = Neighborhood(
-            topology,
-            self.machine,
-            PeerClients(topology, credentials, self.writes, self.room.moving),
-            self.metrics,
-            timers=self.timers,
-            feed=self.feed,
-            on_failure=self.fail,
-            relays=relays,
-            random=_stream(seed, f"links/{cluster_id}"),  # not to shift the machine's
-            fault_random=_stream(seed, f"faults/{cluster_id}"),
-            source=self._source,
-        )
-        self.requests = NodeRequests(
-            self.machine,
-            self.metrics,
-            self.room,
-            self.timers,
-            feed=self._feed_arrivals(),
-            waiters=waiters,
-            relays=relays,
-            neighborhood=self.neighborhood,
-            workers=self._make_workers(relays),
-            confirm=confirm,
-        )
+        self.neighborhood = self._make_neighborhood(relays, credentials, seed)
+        self.requests = self._make_requests(relays, waiters, confirm)
         if self.machine.sites is not None:
             workers = cast("UpstreamWorkers[Any]", self.requests.workers)  # of no others
             self.requests.home.seen = workers.seen
@@ -336,6 +313,39 @@ class NodeShell:
 
     def _server_changed(self, server: int, is_up: bool) -> None:  # noqa: FBT001 - `OnServerHealth`
         self.feed(ev.ServersUp(server) if is_up else ev.ServersDown(server))
+
+    def _make_neighborhood(
+        self, relays: Relays, credentials: Credentials | None, seed: int | None
+    ) -> Neighborhood:
+        return Neighborhood(
+            self.topology,
+            self.machine,
+            PeerClients(self.topology, credentials, self.writes, self.room.moving),
+            self.metrics,
+            timers=self.timers,
+            feed=self.feed,
+            on_failure=self.fail,
+            relays=relays,
+            random=_stream(seed, f"links/{self.cluster.id}"),  # not to shift the machine's
+            fault_random=_stream(seed, f"faults/{self.cluster.id}"),
+            source=self._source,
+        )
+
+    def _make_requests(
+        self, relays: Relays, waiters: Waiters, confirm: Callable[[ev.Confirm], None] | None
+    ) -> NodeRequests:
+        return NodeRequests(
+            self.machine,
+            self.metrics,
+            self.room,
+            self.timers,
+            feed=self._feed_arrivals(),
+            waiters=waiters,
+            relays=relays,
+            neighborhood=self.neighborhood,
+            workers=self._make_workers(relays),
+            confirm=confirm,
+        )
 
     def _make_site(self) -> Site | None:
         """Returns the other nodes of the cluster; None where there are none."""
