@@ -869,8 +869,10 @@ class ClusterUnderTest(RuleBasedStateMachine):
         assert command.report.sequence == self.published
         assert command.report.queue_length == len(self.queue)
         self.judge_ahead(command.report)
-        assert command.report.accepting == self.takes_foreign(self.wanted_bytes)
-        assert command.report.accept_probability == self.accept_probability()
+        report = command.report
+        takes = self.takes_foreign(self.wanted_bytes, report.relay_hops)
+        assert report.accepting == takes
+        assert report.accept_probability == self.accept_probability(report.relay_hops)
         assert set(command.report.hears) <= set(self.neighbors.values())
 
     def on_connect(self, command, event):
@@ -916,31 +918,36 @@ class ClusterUnderTest(RuleBasedStateMachine):
         held_bytes = sum(visit.event.request.size_bytes for visit in self.visits.values())
         return self.limit_bytes(origin) - self.moving_bytes - held_bytes
 
-    def takes_foreign(self, wanted_bytes=0):
-        """Whether a neighbor's request may come in now."""
-        if self.draining or self.down or not self.working():
+    def takes_foreign(self, wanted_bytes=0, relay_hops=None):
+        """Whether a neighbor's request may come in, as it now hands on over so many hops."""
+        if self.draining or self.room_bytes(0) < wanted_bytes:
             return False
-        if self.room_bytes(0) < wanted_bytes:
-            return False
+        if relay_hops is None:
+            relay_hops = self.machine.admission.relay_hops
+        if relay_hops or self.down or not self.working():
+            return relay_hops > 0
         if self.elsewhere_first():
-            is_free = self.busy() < self.settings.servers and self.rest_until_s == -math.inf
-            return self.machine.admission.invites and is_free
+            return self.takes_a_probe()
         has_place = len(self.queue) < self.settings.foreign_limit and self.takes_more_foreign()
         has_place = has_place and not self.machine.admission.stalled
         return has_place or self.busy() < self.settings.servers
+
+    def takes_a_probe(self):
+        is_free = self.busy() < self.settings.servers and self.rest_until_s == -math.inf
+        return self.machine.admission.invites and is_free and not self.down
 
     def takes_more_foreign(self):
         """Whether there is room for one more of those that wait for neighbors."""
         waiting = sum(not self.visits[ref].is_home for ref in self.queue)
         return self.policy not in BY_LOAD or waiting < 2 * self.settings.servers
 
-    def accept_probability(self):
+    def accept_probability(self, relay_hops=None):
         """P, of the servers that are not stuck."""
         working = self.working()
-        if not self.takes_foreign(self.wanted_bytes):
+        if not self.takes_foreign(self.wanted_bytes, relay_hops):
             return 0.0
-        if self.elsewhere_first():
-            return SLOW_START_SHARE
+        if self.down or self.elsewhere_first():
+            return SLOW_START_SHARE if self.takes_a_probe() else 0.0
         return working / (len(self.queue) + working) * self.machine.health.start_share
 
     def may_be_too_late(self, event):

@@ -5,6 +5,8 @@ tried elsewhere again; and what counts as a failure.
 import pytest
 
 from spillover.core.overflow import events as ev
+from spillover.core.overflow.evidence import STALLED_S
+from spillover.core.overflow.health import FOREIGN_PAUSE_S, HANDED_ON_PAUSE_S
 from spillover.core.overflow.neighbor import TRIAL_PAUSE_S
 from spillover.model.request import Answer, Outcome, Refusal
 from support.failing_cluster import degrade, fail, forwards, only, refusals, reports, starts
@@ -145,26 +147,25 @@ def test_whoever_gets_all_the_work_hears_of_the_next_best_place(story, failed_sh
 
 
 @pytest.mark.parametrize(
-    ("path", "keyed", "is_tried"),
+    ("path", "keyed", "after_s"),
     [
-        (("b",), False, True),
-        (("x", "b"), False, False),
-        (("c",), False, False),
-        (("c",), True, True),
+        (("b",), False, FOREIGN_PAUSE_S),
+        (("c",), True, FOREIGN_PAUSE_S),
+        (("c",), False, HANDED_ON_PAUSE_S),
+        (("x", "b"), False, HANDED_ON_PAUSE_S),
     ],
 )
-def test_only_a_well_neighbors_own_client_pays_for_a_probe(story, path, keyed, is_tried):
+def test_a_well_neighbors_own_client_pays_for_a_probe_before_others_do(story, path, keyed, after_s):
     """B is well, and so takes what is not tried here; c is degraded, and tries for itself."""
     node = story()
     node.hear(0)
-    node.hear(1, degraded=True, failed_share=1.0)
     degrade(node)
-    node.hear(0, now_s=SOON_S, sequence=2)
-    node.hear(0, now_s=2.0, sequence=3)
-    node.hear(1, now_s=2.0, sequence=2, degraded=True, failed_share=1.0)
     origin = {"b": 0, "c": 1}[path[-1]]
-    commands = node.arrive(50, path=path, origin=origin, keyed=keyed)
-    assert (starts(commands) == [50]) is is_tried
+    for sequence, now_s in enumerate((after_s - 0.3, after_s + 0.3), 2):
+        node.hear(0, now_s=now_s, sequence=sequence)
+        node.hear(1, now_s=now_s, sequence=sequence, degraded=True, failed_share=1.0)
+        commands = node.arrive(50 + sequence, path=path, origin=origin, keyed=keyed)
+        assert (starts(commands) == [50 + sequence]) is (now_s >= after_s)
 
 
 def test_a_probe_with_a_key_costs_nobody_anything(story):
@@ -245,21 +246,39 @@ def test_what_waits_finds_out_whether_a_neighbor_still_fails(story):
 
 
 @pytest.mark.parametrize("policy", ["adaptive", "paper"])
-def test_where_all_servers_are_held_for_too_long_a_neighbor_that_fails_a_part_is_better(
-    story, policy
-):
+def test_where_all_servers_are_held_for_long_a_neighbor_that_fails_a_part_is_better(story, policy):
     """What waits goes there as it says that it is idle, and what comes. Nothing is taken from it
-    meanwhile: else it would send back what it is given."""
-    node = a_stuck_one(story, policy=policy)
+    meanwhile: else it would send back what it is given. What may run twice comes back."""
+    node = a_stuck_one(story, policy=policy, neighbors=("b",))
     fails = {**FAILS, "failed_share": 0.4}
-    assert not forwards(node.hear(0, **fails)), "the server may be free soon"
-    assert not forwards(node.hear(0, now_s=19.9, sequence=2, **fails))
-    assert not reports(node.tell(ev.TimerFired(), 20.0))[-1].accepting
+    assert not forwards(node.hear(0, now_s=STALLED_S - 0.1, **fails)), "it may be free soon"
+    assert not forwards(node.hear(0, now_s=STALLED_S + 0.1, sequence=2, **fails))
+    assert not reports(node.tell(ev.TimerFired(), STALLED_S + 0.2))[-1].accepting
     away = {**fails, "relay_hops": 0, "relay_by": ""}
     assert forwards(node.hear(0, sequence=3, **away)) == ([(2, 0)] if policy == "adaptive" else [])
     assert forwards(node.arrive(9, away=True)) == [(9, 0)]
+    node.tell(ev.ForwardAnswered(9, failed_by("b", ("a", "b")), 0.0, 0.0))
+    assert 9 in [visit.ref for visit in node.machine.servers], "it is decided again"
     node.end(1)
-    assert reports(node.tell(ev.TimerFired(), 22.0))[-1].accepting
+    assert reports(node.tell(ev.TimerFired(), STALLED_S + 1.0))[-1].accepting
+
+
+@pytest.mark.parametrize(
+    ("settings", "failed_share", "others"),
+    [
+        ({}, 1.0, ()),  # nothing is gained by that
+        ({"servers": 2}, 0.4, ()),  # one is idle
+        ({}, 0.4, (1,)),  # a third one is well, though it takes nothing now
+    ],
+)
+def test_else_what_comes_waits_for_them(story, settings, failed_share, others):
+    node = story(**{"policy": "adaptive", "service_s": 0.25, **settings})
+    node.arrive(1)
+    for sequence, now_s in enumerate((STALLED_S + 0.1, STALLED_S + 0.4), 1):
+        told = {"sequence": sequence, "now_s": now_s}
+        node.hear(0, degraded=True, failed_share=failed_share, ahead=-1, **told)
+        node.hear(*others, accepting=False, **told)
+    assert reports(node.tell(ev.TimerFired(), STALLED_S + 0.5))[-1].accepting
 
 
 def test_under_the_paper_it_stays_where_it_was_put(story):

@@ -68,8 +68,8 @@ class Admission:
         self.invites = False
         """Whether a neighbor may send a probe while work goes elsewhere. The machine sets it."""
         self.stalled = False
-        """Whether the servers are all held for too long, and a neighbor that fails some of its work
-        is the only other place. The machine sets it (`evidence.is_stalled`)."""
+        """Whether the servers are all held for too long, and all neighbors fail work, one of them
+        not all. The machine sets it (`evidence.is_stalled`)."""
         self.bounds_foreign = False
         """True where few neighbors' requests may wait. The machine sets it, by its policy."""
         self.hands_on = False
@@ -109,9 +109,7 @@ class Admission:
         if self._servers.down:
             return math.inf
         here = self._here
-        if here.degraded:
-            return degraded_rank(here.share.last, 0)
-        return degraded_rank(1.0, 0) if self.stalled else 0.0
+        return degraded_rank(here.share.last, 0) if here.degraded else 0.0
 
     @property
     def elsewhere_first(self) -> bool:

@@ -141,6 +141,8 @@ class ForwardAnswered(Event):
     opening_s: float = 0.0
     """The part of the way there, in seconds, until a connection was open. The next request will
     find one."""
+    size_bytes: int = 0
+    """The size of the answer, where that is known."""
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from spillover.core.overflow.neighbor import Neighbor
 from spillover.core.overflow.standing import FAILS_EVERYWHERE
 from spillover.core.overflow.visit import RUNNING, Visit
 from spillover.model.request import FAILED, Outcome
-from spillover.policy.overflow.degradation import BAD
+from spillover.policy.overflow.degradation import BAD, SAME, STALLED
 from spillover.policy.overflow.lateness import (
     GRACE_S,
     LATE_BY_CHANCE,
@@ -34,6 +34,10 @@ MUTE_S = 0.25
 """The age, in seconds, below which a request says nothing yet of a neighbor. Why: if a process
 stood still for some hundredths of a second, its reports and its answers come together, the reports
 first."""
+
+STALLED_S = 10.0
+"""The least time, in seconds, for which servers are held before waiting for them is given up. Why:
+most clients would rather wait for some seconds than have one request in two fail."""
 
 LOOK_S = 0.25
 """The least time, in seconds, between two looks for late answers of one neighbor, or two looks at
@@ -105,12 +109,12 @@ def learn_missed(node: NodeFacts, visit: Visit, now_s: float, by_chance: float =
 
 
 def _learn_not_done(node: NodeFacts, visit: Visit, outcome: Outcome, now_s: float) -> None:
-    """Learns that a neighbor says of a request that it does not know how that ended, has cancelled
-    it unasked, or will not have done it before its deadline. Else one could take all requests, and
-    do none."""
+    """Learns that a neighbor says of a request that it does not know how that ended, or will not
+    have done it before its deadline. Else one could take all requests, and do none. One that was
+    not promised an idle server may have been handed on, and lost at a third cluster."""
     if outcome is Outcome.EXPIRED:
         learn_missed(node, visit, now_s, chance_of(visit, visit.deadline_s))
-    elif outcome is Outcome.UNKNOWN or not visit.cancelling:
+    elif outcome is Outcome.UNKNOWN and visit.promised:
         learn_missed(node, visit, now_s)
 
 
@@ -140,10 +144,12 @@ def _learn_of(
 # --- what is late ---------------------------------------------------------------------------------
 
 
-def notice_lateness(node: NodeFacts, visit: Visit, now_s: float, way_s: float = 0.0) -> None:
+def notice_lateness(
+    node: NodeFacts, visit: Visit, now_s: float, way_s: float = 0.0, size_bytes: int = 0
+) -> None:
     """Learns from the time when a neighbor says something of a visit at last, after GRACE_S. If it
-    answers, the ways there and back took `way_s`."""
-    if _is_overdue(visit, now_s, way_s):
+    answers, the ways there and back took `way_s`, with an answer of `size_bytes`."""
+    if _is_overdue(visit, now_s, way_s, size_bytes):
         learn_missed(node, visit, now_s, LATE_BY_CHANCE)
 
 
@@ -217,16 +223,24 @@ class LateHere:
 
 
 def is_stalled(node: NodeFacts, now_s: float) -> bool:
-    """Returns whether no server here, where work is well, can be expected back soon, and a neighbor
-    that fails some of its work is the only other place: to go there is better than to wait."""
-    known = node.neighbors.knowledge()
-    if node.health.degraded or known.best < BAD or all(rank < BAD for rank in known.ranks):
+    """Returns whether no server here, where work is well, can be expected back soon, and all
+    neighbors that are known fail work, one of them not all: to go there is better than to wait.
+    Servers that are unlike, or other nodes', may be free for some requests."""
+    servers, ranks = node.servers, [one.rank for one in node.neighbors if one.known]
+    if not BAD <= min(ranks, default=0.0) <= STALLED + SAME or node.health.degraded:
         return False
-    return node.late_here.at(node, now_s) == 1.0
+    if not servers.is_alike or servers.site_total != servers.total:
+        return False
+    running = [one for one in node.register.visits.values() if one.state is RUNNING]
+    return (
+        len(running) + len(servers.stuck) >= servers.total
+        and all(now_s - one.since_s >= STALLED_S for one in running)
+        and node.late_here.at(node, now_s) == 1.0
+    )
 
 
-def _is_overdue(visit: Visit, now_s: float, way_s: float = 0.0) -> bool:
-    return is_late(_promised(visit), _waited_s(visit, now_s, way_s))
+def _is_overdue(visit: Visit, now_s: float, way_s: float = 0.0, size_bytes: int = 0) -> bool:
+    return is_late(_promised(visit, size_bytes), _waited_s(visit, now_s, way_s))
 
 
 def _waited_s(visit: Visit, now_s: float, way_s: float = 0.0) -> float:
@@ -241,16 +255,16 @@ def _waited_s(visit: Visit, now_s: float, way_s: float = 0.0) -> float:
     return min(away_s, max(there_s, way_s))
 
 
-def _promised(visit: Visit) -> Promise:
+def _promised(visit: Visit, answer_bytes: int = 0) -> Promise:
     """Returns the promise of an idle neighbor, by what it now tells of its services. If services
     take longer here, or are more uneven, they may turn out so there. The way counts as far as it
-    is credible."""
+    is credible. The answer's size is known once it is there."""
     group = visit.group
     row = group.neighbors.by_handle.get(visit.target.handle, visit.target)
     service_s = max(row.departure_s * row.servers, group.estimates.service_s)
     residual = max(row.residual, group.fitting.residual)
     way_s = credible_way_s(row.way_s, row.delay_s)
-    return promise(service_s, residual, way_s, visit.request.size_bytes)
+    return promise(service_s, residual, way_s, visit.request.size_bytes + answer_bytes)
 
 
 def _usual_here(visit: Visit) -> Promise:

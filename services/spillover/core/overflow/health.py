@@ -45,7 +45,12 @@ FOREIGN_RUN = 5
 
 FOREIGN_PAUSE_S = 1.0
 """The time, in seconds, without work of its own and without a failure after which a cluster lets a
-neighbor's request be the probe."""
+request of a neighbor's own client be the probe."""
+
+HANDED_ON_PAUSE_S = 15.0
+"""The same for a request of a degraded neighbor, or one that has been handed on before: its client
+pays for probes there, and of several clusters that are broken at once each would fail it. Unless
+the service says that it is well."""
 
 SLOW_START_S = 1.0
 SLOW_START_SHARE = 0.1
@@ -123,16 +128,19 @@ class Health:
         """Note that a request of an own client has come."""
         self._home_s = now_s
 
-    def may_probe(self, now_s: float, *, is_home: bool, is_free: bool = False) -> bool:
+    def may_probe(
+        self, now_s: float, *, is_home: bool, is_free: bool = False, is_handed_on: bool = False
+    ) -> bool:
         """Returns whether such a request may be tried here; it is then a probe (see `probe`). A
-        request that `is_free` is decided again if it fails."""
+        request that `is_free` is decided again if it fails. One that `is_handed_on` is of no own
+        client of a neighbor that is well."""
         if len(self._probes) > self.here.run or now_s < self._probe_again_s:
             return False
         if self._asks and not self._says_well:
             return False
         if not is_free and now_s < self._paid_again_s:
             return False
-        return is_home or self._wants_foreign(now_s)
+        return is_home or self._wants_foreign(now_s, is_handed_on=is_handed_on and not is_free)
 
     def invites(self, now_s: float) -> bool:
         """Returns whether a neighbor may send a probe."""
@@ -167,9 +175,11 @@ class Health:
         else:
             self._pause(now_s)
 
-    def _wants_foreign(self, now_s: float) -> bool:
+    def _wants_foreign(self, now_s: float, *, is_handed_on: bool) -> bool:
         alone_s = now_s - max(self._home_s, self._degraded_s)
-        return self.here.run >= FOREIGN_RUN or alone_s >= FOREIGN_PAUSE_S
+        is_rare = is_handed_on and not self._says_well
+        pause_s = HANDED_ON_PAUSE_S if is_rare else FOREIGN_PAUSE_S
+        return self.here.run >= FOREIGN_RUN or alone_s >= pause_s
 
     # --- what comes of it ---------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ from spillover.model.request import DONE, FAILED, Answer, Outcome, Refusal
 from spillover.model.unlike_servers import QUEUE
 from spillover.policy.overflow.base import KEEP
 from spillover.policy.overflow.choosers import BY_LOAD, ISOLATED
-from spillover.policy.overflow.degradation import BAD
+from spillover.policy.overflow.degradation import BAD, STALLED
 from spillover.policy.overflow.lateness import GRACE_S
 from spillover.policy.overflow.stranded import next_look_s
 
@@ -290,20 +290,18 @@ class NodeMachine(NodeFacts):
         fails."""
         if not self.admission.elsewhere_first:
             return True
-        is_free = self.is_free(visit)
-        if not (is_free or visit.is_home or self._may_cost_its_client(visit)):
-            return False
-        if not self.health.may_probe(now_s, is_home=visit.is_home, is_free=is_free):
+        is_free, is_handed_on = self.is_free(visit), self._is_handed_on(visit)
+        told = {"is_home": visit.is_home, "is_free": is_free, "is_handed_on": is_handed_on}
+        if not self.health.may_probe(now_s, **told):
             return False
         self.health.probe(visit.ref)
         return True
 
-    def _may_cost_its_client(self, visit: Visit) -> bool:
-        """Returns whether a neighbor's request may be the probe: it is of the neighbor's own
-        clients, and the neighbor is well. Else they pay for probes there, and of several clusters
-        that are broken at once one after the other would fail them."""
+    def _is_handed_on(self, visit: Visit) -> bool:
+        """Returns whether a request has come from further away than a neighbor, or from one that is
+        degraded."""
         origin = self.neighbors.by_handle.get(visit.origin)
-        return len(visit.request.path) == 1 and not (origin and origin.degraded)
+        return len(visit.request.path) > 1 or (origin is not None and origin.degraded)
 
     def _place_new(self, visit: Visit, now_s: float) -> None:
         """Keeps, hands on or refuses a visit that no server takes at once and that is not yet
@@ -424,8 +422,10 @@ class NodeMachine(NodeFacts):
         rank = 0.0
         if servers.down or not group.fitting.up:
             rank = math.inf
-        elif self.health.here.degraded or self.admission.stalled:
+        elif self.health.here.degraded:
             rank = self.admission.rank
+        elif self.admission.stalled:
+            rank = STALLED
         return self.decider.choose(visit, own, now_s, objection, may_forward, rank, self.condition)
 
     def _place(self, visit: Visit, choice: int, now_s: float, *, pulled: bool = False) -> None:
@@ -733,7 +733,8 @@ class NodeMachine(NodeFacts):
             was_bad, outcome = target.rank >= BAD, answer.outcome
             failed = outcome is FAILED and self.is_failure(answer.upstream_status)
             if now_s - visit.since_s > GRACE_S:
-                evidence.notice_lateness(self, visit, now_s, way_s + event.return_leg_s)
+                way_s += event.return_leg_s
+                evidence.notice_lateness(self, visit, now_s, way_s, event.size_bytes)
             is_calm = target.there.is_calm and target.sizes.is_calm
             is_calm = is_calm and (outcome is DONE or outcome in evidence.EVIDENCE)
             if failed or not (is_calm or outcome is FAILED):

@@ -352,7 +352,8 @@ class PeerLink:
             del self._ways[ref]
             self._on_forward(link.ANSWERED)
             opening_s = max(0.0, sent_s - way.left_s)
-            self._feed(ev.ForwardAnswered(ref, answer, there_s, back_s, opening_s))
+            size_bytes = len(message)
+            self._feed(ev.ForwardAnswered(ref, answer, there_s, back_s, opening_s, size_bytes))
 
     # --- cancels ------------------------------------------------------------------------------
 

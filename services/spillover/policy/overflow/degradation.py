@@ -56,6 +56,10 @@ does."""
 SAME = 0.25
 """Ranks that differ by no more are alike: shares are measured by a few requests."""
 
+STALLED = BAD + 1.0 - 2.0 * SAME
+"""The rank of a cluster whose servers are all held for too long. It is no better than a place that
+fails three quarters of its work, and better than one where all fails."""
+
 _SUCCESS = math.log((1.0 - SHARE_WORSE) / (1.0 - SHARE_WELL))
 
 
