@@ -70,9 +70,10 @@ async def process(*command, output):
 
 
 async def ask(client, method, path, body=b""):
-    """The status of an answer, or why there is none."""
+    """The status of an answer, with what an error says, or why there is none."""
     try:
-        return (await client.request(method, path, body=body, timeout_s=ANSWERED_S)).status
+        answer = await client.request(method, path, body=body, timeout_s=ANSWERED_S)
+        return answer.status if answer.status < 400 else (answer.status, answer.body[:200])
     except Exception as error:  # noqa: BLE001 - the client sees an error, whatever it is
         return repr(error)
 
