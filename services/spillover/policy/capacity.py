@@ -15,19 +15,20 @@ GAIN = 0.1
 """The least gain of a larger number, as a share of what it would bring if requests did not slow
 each other down. With a smaller gain, the smaller number is better."""
 
-SURE = 1.2
+SURE = 1.0
 """The number of standard deviations that a difference has to be away from none in order to
 count."""
 
-SPREAD2_MIN = 0.4
-"""The least squared coefficient of variation that services count as. Within the time of a few
-services, the number of ends is nearly as uncertain, however even the services are."""
+SPREAD2_MIN, SPREAD2_MAX = 1.0, 4.0
+"""The bounds of the squared coefficient of variation that services count as. Within the time of a
+few services, the number of ends is as uncertain as a Poisson one, however even the services are,
+and not much more so, however they differ."""
 
 CHANGED = 3.0
 """The number of standard deviations by which a rate has to be off to count as changed; it also has
 to be off by CHANGED_BY."""
 
-DIFFERS = 1.5
+DIFFERS = 1.0
 """The same for the rate of a number that is rarely tried: it costs little to forget what was known
 of it."""
 
@@ -79,7 +80,7 @@ def other_number(number: int, octaves: float, least: int, most: int) -> int:
 def measured(done: float, time_s: float, spread2: float) -> Estimate:
     """Returns the estimate from `done` good ends within `time_s`, of services with this squared
     coefficient of variation."""
-    return math.log(done / time_s), done / max(spread2, SPREAD2_MIN)
+    return math.log(done / time_s), done / min(max(spread2, SPREAD2_MIN), SPREAD2_MAX)
 
 
 def rate_of(known: Estimate) -> float:

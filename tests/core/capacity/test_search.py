@@ -95,6 +95,15 @@ def test_a_larger_number_that_does_much_worse_is_left_before_its_measurement_end
     assert sum(tried) / len(tried) < 19.0, "whole measurements take more than 20"
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_service_that_bears_one_at_a_time_is_found_within_hundreds_of_services(
+    seed: int,
+) -> None:
+    search = CapacitySearch(1, 64, 8)
+    Asked(search, Random(seed)).run(peak(1), 60.0)
+    assert search.base <= 2
+
+
 def test_a_service_that_changes_is_followed() -> None:
     search = CapacitySearch(1, 64, 8)
     asked = Asked(search, Random(1))

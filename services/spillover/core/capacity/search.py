@@ -42,14 +42,16 @@ TRIES_MAX = 3
 """The number of times that a number is tried in a search while it is not clear whether it is
 better."""
 
-PATIENCE = 9
+PATIENCE, PATIENCE_BEHIND = 36, 9
 """The largest number of measurements of a base that is found before the next one of another
-number."""
+number, and the same while more wait than chance leaves behind: a trial delays all that come
+meanwhile, and these most need a better number."""
 
-BEHIND = 4
-"""The number of waiting requests for each running one beyond which clients have begun to bring more
-than the base can do. Larger numbers are then tried at once, and others after 2 measurements of the
-base, 4, and so on."""
+BEHIND, BEHIND_MIN = 4, 32
+"""The number of waiting requests for each running one, and the least number of them, beyond which
+clients have begun to bring more than the base can do. Larger numbers are then tried at once, and
+others after 2 measurements of the base, 4, and so on. A queue at a load of .8 is as long as 16
+now and then, however many run."""
 
 SLOW = 2.0
 """The longest time of a measurement, as a multiple of the time that the base would take for as many
@@ -106,15 +108,16 @@ class CapacitySearch:
         """The estimates of a few numbers, by number: each fades while others are measured."""
         self._step: float | None = None
         """The step to the number that is tried; None while the base is in use."""
-        self._todo = steps(LARGEST, 1.0)
-        """The steps of a search that are left; none once the base is found."""
+        self._todo = steps(LARGEST, -1.0)
+        """The steps of a search that are left; none once the base is found. A smaller number is
+        tried first: if it is the worse one, it has shown so in a quarter of the time."""
         self._turn = 0
         """The index of the next of the usual steps."""
         self._tries = 0
         self._waits = 1
         """The number of measurements of the base before the next one of another number."""
         self._patience = PATIENCE
-        self._behind_at: float = BEHIND * self.base
+        self._behind_at = behind(self.base)
         """The queue that begins a search; twice that which has begun one, until that is gone or the
         base is smaller."""
         self._behind_base = self.base
@@ -196,10 +199,10 @@ class CapacitySearch:
         return False
 
     def _is_clearly_worse(self, window: Window, spread2: float) -> bool:
-        """Returns whether a larger number than the base that is found has shown by now that it does
-        worse. Requests there take longer, all the while that it is tried."""
+        """Returns whether a larger number than the base has shown by now that it does worse.
+        Requests there take longer, all the while that it is tried."""
         step = self._step
-        if step is None or step < 0.0 or self._todo or not window.done or not window.full_s:
+        if step is None or step < 0.0 or not window.done or not window.full_s:
             return False
         if spread2 < EVEN and window.done % self.limit:
             return False  # the others that began with these are about to end
@@ -223,12 +226,14 @@ class CapacitySearch:
 
     def _look_behind(self, waiting: int) -> None:
         fell, self._behind_base = self.base < self._behind_base, self.base
-        if fell or waiting <= BEHIND * self.base:
-            self._behind_at, self._patience = BEHIND * self.base, PATIENCE
+        if fell or waiting <= behind(self.base):
+            self._behind_at, self._patience = behind(self.base), PATIENCE
         elif waiting > self._behind_at:
             self._behind_at = 2 * waiting
             self._patience, self._waits = 2, 1
             self._todo = self._todo or [LARGEST, LARGEST / 2.0]
+        else:
+            self._patience = min(self._patience, PATIENCE_BEHIND)
 
     def _base_measured(self, new: Estimate, now_s: float) -> bool:
         known = self._known.get(self.base, UNKNOWN)
@@ -301,6 +306,11 @@ class CapacitySearch:
             self._waits, self._patience = self._patience, min(2 * self._patience, PATIENCE)
         self._window.begin(self.limit, now_s)
         return True
+
+
+def behind(base: int) -> int:
+    """Returns how many waiting requests are more than chance leaves behind so many running ones."""
+    return max(BEHIND * base, BEHIND_MIN)
 
 
 def steps(largest: float, direction: float) -> list[float]:
