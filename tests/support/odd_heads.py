@@ -96,11 +96,28 @@ EXAMPLES = {
          CODED + b"3\r\nabc\r\n0\r\nX-Sum: \x0b1\r\n\r\n"],
         [get(b"A: a\x01b"), get(b"A: a\x7f")],
     ),
+    Rule.BLANKS: (
+        [said(start=start) for start in (
+            b"HTTP/1.1  200 OK\r\n", b"HTTP/1.1 200   OK\r\n", b"HTTP/1.0   404  No  Way\r\n")],
+        [b"GET  / HTTP/1.1\r\nHost: h\r\n\r\n", b"GET /   HTTP/1.1\r\nHost: h\r\n\r\n"],
+    ),
+    Rule.LATER: (
+        [said(start=b"HTTP/1.2 200 OK\r\n"), said(start=b"HTTP/1.9 404 No\r\n")],
+        [get(version=b"1.2")],
+    ),
+    Rule.EMPTY_PARTS: (
+        [framed(b"Transfer-Encoding: " + coding, body=END) for coding in (
+            b"chunked,", b", chunked", b"chunked ,,\t", b"chunked\r\nTransfer-Encoding:")],
+        [post(b"Transfer-Encoding: " + coding, body=CHUNKS) for coding in (
+            b"chunked,", b",chunked", b"chunked\r\nTransfer-Encoding:")],
+    ),
     Rule.NOT_ASCII: (
         [said("X: größe".encode()), said(b"X: \xff")],
         [get("A: größe".encode())],
     ),
-    Rule.EXTENSION: ([chunked(b'3;a="b;c"'), chunked(b"3 ;a")], [sent(b"5;a=b")]),
+    Rule.EXTENSION: (
+        [chunked(b'3;a="b;c"'), chunked(b"3 ;a"), chunked(b"3;a=" + b"b" * 1000)], [sent(b"5;a=b")],
+    ),
     Rule.NO_REASON: ([said(start=b"HTTP/1.1 200\r\n")], []),
     Rule.NO_HOST: ([], [get(host=b"Host:\r\n"), get(host=b"Host: \t\r\n")]),
     Rule.HOST_IN_TARGET: (
@@ -131,10 +148,10 @@ EXAMPLES = {
     ),
     Rule.CODING: (
         [framed(b"Transfer-Encoding: " + coding, body=END) for coding in (
-            b"chunked, chunked", b"gzip, chunked", b"identity", b"chunked,", b"\x0bchunked",
+            b"chunked, chunked", b"gzip, chunked", b"identity", b"chunked;", b"\x0bchunked",
             b"chunked\r\nTransfer-Encoding: chunked")],
         [post(b"Transfer-Encoding: " + coding, body=CHUNKS) for coding in (
-            b"chunked, chunked", b"gzip, chunked", b"identity", b"chunked,", b"\x0bchunked")],
+            b"chunked, chunked", b"gzip, chunked", b"identity", b"chunked;", b"\x0bchunked")],
     ),
     Rule.LENGTH: (
         [*[framed(b"Content-Length: " + length) for length in (
@@ -172,14 +189,14 @@ EXAMPLES = {
     ),
     Rule.FIRST_LINE: (
         [said(start=start) for start in (
-            b"http/1.1 200 OK\r\n", b"HTTP/1.2 200 OK\r\n", b"HTTP/2 200 OK\r\n",
-            b"HTTP/1.1  200 OK\r\n", b"HTTP/1.1 2000 OK\r\n", b"ICY 200 OK\r\n",
+            b"http/1.1 200 OK\r\n", b"HTTP/2 200 OK\r\n", b"HTTP/1.10 200 OK\r\n",
+            b" HTTP/1.1 200 OK\r\n", b"HTTP/1.1\t200 OK\r\n", b"HTTP/1.1 2000 OK\r\n", b"ICY 200 OK\r\n",
             b"\r\nHTTP/1.1 200 OK\r\n", b"HTTP/1.1\x01200 OK\r\n")],
-        [b"GET  / HTTP/1.1\r\nHost: h\r\n\r\n", b"GET / http/1.1\r\nHost: h\r\n\r\n"],
+        [b"GET\t/ HTTP/1.1\r\nHost: h\r\n\r\n", b"GET / http/1.1\r\nHost: h\r\n\r\n"],
     ),
     Rule.VERSION: (
         [said(start=start) for start in (
-            b"HTTP/1.2 200 OK\r\n", b"HTTP/2 200 OK\r\n", b"HTTP/0.9 200 OK\r\n")],
+            b"HTTP/2.0 200 OK\r\n", b"HTTP/2 200 OK\r\n", b"HTTP/0.9 200 OK\r\n")],
         [get(version=b"2.0"), get(version=b"0.9"), b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
     ),
     Rule.LONG: (

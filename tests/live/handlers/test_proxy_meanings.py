@@ -365,10 +365,8 @@ def test_what_goes_on_of_the_head_of_an_answer(lines, kept):
     ("start", "lines"),
     [
         (b"HTTP/2 200 OK", ()),
-        (b"HTTP/1.2 200 OK", ()),
         (b"HTTP/1.1 099 No", ()),
         (b"HTTP/1.1 2000 No", ()),
-        (b"HTTP/1.1  200 OK", ()),
         (b"HTTP/1.1 101 Switching", (b"Upgrade: x",)),
         (b"HTTP/1.1 200 OK", (LENGTH, b"Content-Length: 6")),
         (b"HTTP/1.1 200 OK", (b"Content-Length: 5, 05",)),

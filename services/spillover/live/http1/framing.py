@@ -16,8 +16,8 @@ from typing import Protocol, TypeAlias
 from spillover.live.http1.rules import FIELDS_MAX, HEAD_LIMIT_BYTES, Malformed, Rule
 from spillover.model.passed import Fields
 
-CHUNK_LINE_MAX_BYTES = 256
-"""The longest line with a chunk's length and its extensions."""
+CHUNK_LINE_MAX_BYTES, CHUNK_LINE_OF_ANSWER_MAX_BYTES = 256, 4096
+"""The longest line with a chunk's length and its extensions, of a request and of an answer."""
 
 _FIELD = re.compile(rb"(?m)^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\r\n]*)\r\n")
 _CONTROL = bytes({*range(0x20), 0x7F} - set(b"\t"))
@@ -269,14 +269,15 @@ class Chunked:
         """Returns the next line, without its end, and where the bytes behind it begin; -1 if that
         has not come. All trailers are one line, each with its end; of them, which may come byte by
         byte, the first `looked` have been looked through."""
-        limit_bytes = CHUNK_LINE_MAX_BYTES if self._at == _SIZE else 1
+        longest = CHUNK_LINE_OF_ANSWER_MAX_BYTES if self._of_answer else CHUNK_LINE_MAX_BYTES
+        limit_bytes = longest if self._at == _SIZE else 1
         if self._at == _TRAILERS and data[start : start + 1] not in (b"\r", b"\n", b""):
             limit_bytes = HEAD_LIMIT_BYTES
             found = (_END if self._of_answer else _STRICT_END).search(data, max(start, looked))
             if found is not None:
                 return data[start : found.start() + 1], found.end()
         else:
-            end = data.find(b"\n", start, start + CHUNK_LINE_MAX_BYTES)
+            end = data.find(b"\n", start, start + longest)
             if end >= 0:
                 before = end - (data[start:end][-1:] == b"\r")
                 if before < end or self._of_answer:

@@ -31,7 +31,8 @@ _START = re.compile(rb"(%b) ([!-\"$-~\x80-\xff]+) HTTP/([0-9])\.([0-9])" % _TOKE
 _FRAGMENT = re.compile(rb"%b [!-~\x80-\xff]*#[!-~\x80-\xff]* HTTP/[0-9]\.[0-9]" % _TOKEN)
 _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?@]*)((?:[/?].*)?)")
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
-_ANSWER = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: (.*))?")
+_ANSWER = re.compile(rb"HTTP/1\.([0-9]) +([1-9][0-9]{2})(?: +(.*))?")
+_BLANKS = re.compile(rb"%b +[^ ]+ +HTTP/[0-9]\.[0-9]" % _TOKEN)
 _LENGTH = re.compile(rb"[0-9]{1,%d}" % LENGTH_DIGITS_MAX)
 _LENGTH_OF_ANSWER = re.compile(rb"0*([0-9]{1,%d})" % LENGTH_DIGITS_MAX)
 
@@ -149,7 +150,9 @@ def _expects(lines: Sequence[bytes]) -> bool:
 def _start_of(start: bytes) -> tuple[str, bytes, bool]:
     line = _START.fullmatch(start)
     if line is None:
-        raise Malformed(Rule.FIRST_LINE if _FRAGMENT.fullmatch(start) is None else Rule.FRAGMENT)
+        odd = {Rule.FRAGMENT: _FRAGMENT, Rule.BLANKS: _BLANKS}
+        found = (rule for rule, form in odd.items() if form.fullmatch(start) is not None)
+        raise Malformed(next(found, Rule.FIRST_LINE))
     method, target, major, minor = line.groups()
     if major != b"1":
         raise Malformed(Rule.VERSION)
@@ -205,7 +208,8 @@ def _size_of(meant: _Meant, *, is_old: bool) -> int:
         if lengths:
             raise Malformed(Rule.LENGTH_AND_CHUNKS)
         if len(codings) > 1 or codings[0].lower() != b"chunked":
-            raise Malformed(Rule.CODING)
+            is_alone = tokens(b",".join(codings)) == [b"chunked"]
+            raise Malformed(Rule.EMPTY_PARTS if is_alone else Rule.CODING)
         return CHUNKED
     if not lengths:
         return 0
@@ -306,7 +310,7 @@ def _answer_body(length: bytes | None, codings: Sequence[bytes]) -> Body:
     if codings:
         if length is not None:
             raise Malformed(Rule.LENGTH_AND_CHUNKS)
-        if len(codings) > 1 or codings[0].lower() != b"chunked":
+        if tokens(b",".join(codings)) != [b"chunked"]:
             raise Malformed(Rule.CODING)
         return Chunked(of_answer=True)
     return ToTheEnd() if length is None else ByLength(int(length))

@@ -65,6 +65,15 @@ class Rule(Enum):
         "control characters in a value, but NUL", "borne: blanks take their place", 400,
         "expected no control characters"
     )
+    BLANKS = (
+        "more than one blank between the parts of a first line", BORNE, 400,
+        "expected METHOD TARGET HTTP/1.1"
+    )
+    LATER = "HTTP/1.2 and later, up to 1.9", "read as HTTP/1.1", "read as HTTP/1.1"
+    EMPTY_PARTS = (
+        "`chunked,`, or other empty parts of that list", BORNE, 400,
+        "Transfer-Encoding: expected chunked alone"
+    )
     NOT_ASCII = "bytes beyond ASCII in a value", AS_IT_IS, AS_IT_IS
     EXTENSION = "an extension of a chunk", "left out", "left out"
     NO_REASON = "no reason behind a status", AS_IT_IS, NOT_THERE
