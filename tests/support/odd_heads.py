@@ -190,7 +190,8 @@ EXAMPLES = {
     Rule.FIRST_LINE: (
         [said(start=start) for start in (
             b"http/1.1 200 OK\r\n", b"HTTP/2 200 OK\r\n", b"HTTP/1.10 200 OK\r\n",
-            b" HTTP/1.1 200 OK\r\n", b"HTTP/1.1\t200 OK\r\n", b"HTTP/1.1 2000 OK\r\n", b"ICY 200 OK\r\n",
+            b" HTTP/1.1 200 OK\r\n", b"HTTP/1.1\t200 OK\r\n", b"HTTP/1.1 2000 OK\r\n",
+            b"ICY 200 OK\r\n",
             b"\r\nHTTP/1.1 200 OK\r\n", b"HTTP/1.1\x01200 OK\r\n")],
         [b"GET\t/ HTTP/1.1\r\nHost: h\r\n\r\n", b"GET / http/1.1\r\nHost: h\r\n\r\n"],
     ),
