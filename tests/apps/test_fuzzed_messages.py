@@ -9,6 +9,7 @@ import pytest
 
 from spillover.apps.http.problems import Problem
 from spillover.apps.queue import asked
+from spillover.live.http1.known_heads import Known
 from spillover.live.membership import session_wire
 from spillover.live.membership import wire as membership
 from spillover.live.overflow import passed_wire, report_lines, wire
@@ -25,7 +26,7 @@ HEAD = PassedHead(200, b"OK", ()).encode()
 
 
 def behind_head(told):
-    return passed_wire.decode_head(len(told).to_bytes(4, "big") + told + HEAD)
+    return passed_wire.decode_head(len(told).to_bytes(4, "big") + told + HEAD, Known())
 
 
 def answered(read):

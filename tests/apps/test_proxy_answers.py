@@ -49,6 +49,34 @@ async def test_the_answer_comes_as_it_is(hops):
             assert len(here.service.seen) == before + 1, "it was retried"
 
 
+@HOPS
+async def test_a_stream_is_the_same_however_often_its_head_has_come(hops):
+    """Its head is known then, whoever asks: by HTTP/1.0, for trailers, for the head alone."""
+    coded = b"HTTP/1.1 200 OK\r\nX: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    pieces = b"2\r\nab\r\n", b"1\r\nc\r\n0\r\nSum: 6\r\n\r\n"
+
+    async def in_pieces(talk, head, _):
+        await talk.say(coded + (b"" if head.startswith(b"HEAD") else pieces[0]))
+        if not head.startswith(b"HEAD"):
+            await turn()
+            await talk.say(pieces[1])
+        return True
+
+    takes = b"TE: trailers", b"Connection: TE"
+    async with in_front(hops) as here:
+        here.service.answer = in_pieces
+        for _ in range(3):
+            read = await here.ask(get())
+            assert (read.status, read.get(b"x"), read.body) == (200, "1", b"abc")
+            assert read.get(b"transfer-encoding") == "chunked"
+            assert (read.is_whole, read.trailers) == (True, ())
+            assert (await here.ask(get(*takes))).trailers == ((b"Sum", b"6"),)
+            old = await here.ask(get(version=b"1.0"))
+            assert (old.body, old.get(b"transfer-encoding")) == (b"abc", "")
+            head = await here.ask(get(method=b"HEAD"), method="HEAD")
+            assert (head.status, head.get(b"x"), head.body) == (200, "1", b"")
+
+
 @pytest.mark.parametrize("routes", [(), (Route(path="/", unqueued=True),)])
 async def test_early_hints_come_before_the_answer_to_who_can_read_them(routes):
     hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nConnection: X\r\nX: y\r\n\r\n"

@@ -79,7 +79,7 @@ class Back:
     # --- a connection ---------------------------------------------------------------------------
 
     def _head(self, message):
-        self.told.append(("head", *decode_head(message)))
+        self.told.append(("head", *decode_head(message, Known())))
         return self._piece
 
     def _piece(self, data):

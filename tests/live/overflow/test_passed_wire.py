@@ -46,7 +46,7 @@ class Read:
         self.reader = FrameReader(self)
 
     def begin(self, message):
-        self.told.append(("head", *decode_head(message)))
+        self.told.append(("head", *decode_head(message, Known())))
         return self.told.append
 
     def end(self, message):
@@ -131,7 +131,7 @@ def test_what_a_head_does_not_say_took_no_time():
     _, _, fields = encode_head(PASSED_HEAD, SO_FAR, STAY).partition(b"}")
     message = struct.pack(">I", len(told)) + told + fields
     nothing_yet = SoFar(("a",), 0.0, 0.0, 0.0)
-    assert decode_head(message) == (PASSED_HEAD, nothing_yet, Stay(2.0, 0.0, 0.0))
+    assert decode_head(message, Known()) == (PASSED_HEAD, nothing_yet, Stay(2.0, 0.0, 0.0))
 
 
 WHOLE_HEAD = encode_head(PASSED_HEAD, SO_FAR, STAY)

@@ -19,7 +19,7 @@ from spillover.apps.node.passed_told import count_end, log_end
 from spillover.apps.node.repeats import KeyRepeat
 from spillover.core.overflow.events import SoFar
 from spillover.core.overflow.idempotency import IdempotencyRecord
-from spillover.live.handlers.proxy.known import WrittenHeads
+from spillover.live.handlers.proxy.known import Cut, WrittenHeads
 from spillover.live.handlers.proxy.known import cut as cut_head
 from spillover.live.handlers.proxy.unqueued import NotWhole, UnqueuedCall
 from spillover.live.http1.framing import count_lines
@@ -331,21 +331,27 @@ class PassedAnswer:
     def _written(self, head: PassedHead, so_far: SoFar, flow: Flow) -> bytes:
         """Returns the head as it is sent. Raises ValueError if it cannot be."""
         ours = self._of_ours(so_far)
-        cut = None if self._is_special else self._heads.find(head)
-        if cut is not None and flow.is_whole:
+        known = None if self._is_special else self._heads.find(head)
+        if known is not None and known.is_chunked:
+            self.is_chunked = True
+            return known.cut.whole(b"", ours)
+        if known is not None and flow.is_whole:
             self._left_bytes = size_bytes = flow.size_bytes
-            return cut.whole(b"%d" % size_bytes, ours)
+            return known.cut.whole(b"%d" % size_bytes, ours)
         at = length_at(head.headers)
         is_empty = at is not None and not head.headers[at][1]
         if is_empty and not flow.is_whole:
             raise ValueError("expected the length of an answer")
         told = with_length(head.headers, flow.size_bytes) if is_empty else head.headers
         fields = self._kept(head.status, told)
-        start = status_line(head.status, head.reason)
-        lines = named_lines(fields) + ours
-        chunked = CHUNKED if self.is_chunked else None
+        start, lines = status_line(head.status, head.reason), named_lines(fields)
         ends = {"keep_alive": self._keep_alive, "is_old": self._is_old}
-        written = answer_head(start, lines, chunked, **ends)
+        if self.is_chunked:
+            before = answer_head(start, lines, CHUNKED, **ends)[:-2]
+            if fields is told and not (self._takes_trailers or self._is_special):
+                self._heads.learn(head, Cut(before, b""), is_chunked=True)
+            return b"%b%b\r\n" % (before, ours)
+        written = answer_head(start, lines + ours, None, **ends)
         if is_empty and fields is told and not self._is_special:
             found = cut_head(written, start[:-2], fields, at, ours)
             if found is not None and head.status not in NO_BODY:

@@ -19,7 +19,12 @@ from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http1.acknowledged import told_of
 from spillover.live.http1.framing import Body, ByLength, Chunked, HeadBytes, ToTheEnd
 from spillover.live.http1.heads import AnswerHead, read_answer
-from spillover.live.http1.known_heads import KnownAnswer, KnownHeads, whole_message
+from spillover.live.http1.known_heads import (
+    HEAD_BYTES_MAX,
+    KnownAnswer,
+    KnownHeads,
+    whole_message,
+)
 from spillover.live.http1.large_bodies import LARGE_BYTES, LargeBody
 from spillover.live.http1.outgoing import OutgoingExchange, Parts, SwitchingRequest
 from spillover.live.http1.rules import INTERIM_MAX, Malformed, Rule
@@ -248,17 +253,9 @@ class Connection(asyncio.Protocol):
             return
         # From the first byte on, whatever may be known of it.
         is_new = not (self._head_bytes.held or self._interim)
-        if is_new and self._heads is not None and exchange.takes_whole:
-            whole = whole_message(data)
-            known = None if whole is None else self._heads.meanings.get(whole[0])
-            if whole is not None and known is not None and exchange.method != "HEAD":
-                content = whole[2]
-                if len(content) <= exchange.body_limit_bytes:
-                    exchange.at_once = known.meaning, content
-                    self.kind, self.keep_s, self._status = PLAIN, known.keep_s, known.status
-                    self._end(exchange, (), is_reusable=known.keep_alive)
-                    return
-        self._begin(exchange, data, is_new=is_new)
+        heads = self._heads if is_new and exchange.takes_whole else None
+        if heads is None or not self._take_known(exchange, heads, data):
+            self._begin(exchange, data, is_new=is_new)
 
     def eof_received(self) -> None:
         exchange = self.exchange
@@ -302,6 +299,43 @@ class Connection(asyncio.Protocol):
 
     # --- reading ------------------------------------------------------------------------------
 
+    def _take_known(
+        self, exchange: OutgoingExchange, heads: KnownHeads[KnownAnswer], data: bytes
+    ) -> bool:
+        """Returns whether a head has come that is known: with a body that is there at once, or in
+        chunks, which have begun."""
+        if exchange.method == "HEAD":
+            return False
+        whole = whole_message(data)
+        known = None if whole is None else heads.meanings.get(whole[0])
+        if whole is not None and known is not None:
+            if len(whole[2]) > exchange.body_limit_bytes:
+                return False
+            exchange.at_once = known.meaning, whole[2]
+            self.kind, self.keep_s, self._status = PLAIN, known.keep_s, known.status
+            self._end(exchange, (), is_reusable=known.keep_alive)
+            return True
+        end = data.find(b"\r\n\r\n", 0, HEAD_BYTES_MAX) + 4
+        known = heads.meanings.get(data[:end])
+        if known is None or not known.is_chunked:
+            return False
+        self._begin_chunked(exchange, known, data[end:])
+        return True
+
+    def _begin_chunked(self, exchange: OutgoingExchange, known: KnownAnswer, rest: bytes) -> None:
+        """Begin to read a body in chunks behind a head that is known."""
+        self._body = body = Chunked(of_answer=True)
+        self._status, self._keep_alive, self.keep_s = known.status, known.keep_alive, known.keep_s
+        self.kind, exchange.message = PIECEWISE, None
+        try:
+            piece = body.feed(rest) if rest else b""
+        except Malformed as error:
+            exchange.cannot_read(f"the answer is not valid HTTP: {error}")
+            return
+        exchange.begin_known(known.meaning, piece, is_whole=body.done)
+        if body.done and exchange.connection is self:
+            self._end(exchange, body.trailers, is_reusable=self._keep_alive and not body.rest)
+
     def _begin(self, exchange: OutgoingExchange, data: bytes, *, is_new: bool) -> None:
         """Read the head, and what has come with it."""
         try:
@@ -317,7 +351,7 @@ class Connection(asyncio.Protocol):
         self._keep_alive, self.keep_s = answer.keep_alive, answer.keep_s
         self.kind = PIECEWISE if isinstance(body, Chunked) else PLAIN
         exchange.message = None
-        if is_new and self._heads is not None and type(body) is ByLength and body.done:
+        if is_new and self._heads is not None and not self._interim:
             self._learn(exchange, self._heads, data, answer, piece)
         exchange.begin(answer, piece)
         if exchange.connection is not self:
@@ -342,16 +376,21 @@ class Connection(asyncio.Protocol):
         answer: AnswerHead,
         piece: bytes,
     ) -> None:
-        """Keep what a head means to exchanges of this kind, where its length is that of its
-        body."""
-        whole = whole_message(data)
-        if self._interim or whole is None or whole[2] != piece:
-            return
-        meaning = exchange.meaning_of(answer)
-        if meaning is not None:
-            heads.learn(
-                whole[0], KnownAnswer(answer.status, meaning, answer.keep_alive, answer.keep_s)
-            )
+        """Keep what a head means to exchanges of this kind, where its length is that of its body,
+        or that comes in chunks."""
+        kept = answer.status, answer.keep_alive, answer.keep_s
+        if isinstance(answer.body, Chunked):
+            meaning = exchange.meaning_of_stream(answer)
+            end = data.find(b"\r\n\r\n", 0, HEAD_BYTES_MAX) + 4
+            if meaning is not None and end >= 4:
+                heads.keep(data[:end], KnownAnswer(*kept, meaning, is_chunked=True))
+        elif type(answer.body) is ByLength and answer.body.done:
+            whole = whole_message(data)
+            if whole is None or whole[2] != piece:
+                return
+            meaning = exchange.meaning_of(answer)
+            if meaning is not None:
+                heads.learn(whole[0], KnownAnswer(*kept, meaning))
 
     def _read_head(
         self, exchange: OutgoingExchange, data: bytes

@@ -310,7 +310,8 @@ def _answer_body(length: bytes | None, codings: Sequence[bytes]) -> Body:
     if codings:
         if length is not None:
             raise Malformed(Rule.LENGTH_AND_CHUNKS)
-        if tokens(b",".join(codings)) != [b"chunked"]:
+        is_usual = len(codings) == 1 and codings[0].lower() == b"chunked"
+        if not is_usual and tokens(b",".join(codings)) != [b"chunked"]:
             raise Malformed(Rule.CODING)
         return Chunked(of_answer=True)
     return ToTheEnd() if length is None else ByLength(int(length))

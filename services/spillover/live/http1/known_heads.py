@@ -67,13 +67,15 @@ def without_key(head: bytes) -> tuple[bytes, bytes] | None:
 
 
 class KnownAnswer(NamedTuple):
-    """The meaning of the head of an answer, whatever its length: that of its body."""
+    """The meaning of the head of an answer, whatever its length: that of its body, unless that
+    comes in chunks."""
 
     status: int
-    meaning: Any
-    """What it means to exchanges of its kind (`outgoing`)."""
     keep_alive: bool
     keep_s: float | None
+    meaning: Any
+    """What it means to exchanges of its kind (`outgoing`)."""
+    is_chunked: bool = False
 
 
 def whole_message(data: bytes) -> tuple[bytes, bytes, bytes] | None:

@@ -134,6 +134,11 @@ class OutgoingExchange:
         """The head has come, and so much of the body, which is all of it if that is done."""
         raise NotImplementedError
 
+    def begin_known(self, meaning: Any, piece: bytes, *, is_whole: bool) -> None:
+        """A head has come that is known to mean this (`meaning_of_stream`), and so much of the
+        body, which is all of it if that `is_whole`."""
+        raise NotImplementedError
+
     def take(self, piece: bytes) -> None:
         """More of the body has come."""
         raise NotImplementedError
@@ -146,6 +151,10 @@ class OutgoingExchange:
         """Returns what another answer with the same head, but for its length, will mean; None where
         that is not to be known."""
         raise NotImplementedError
+
+    def meaning_of_stream(self, answer: AnswerHead) -> Any | None:  # noqa: ARG002 - of some kinds
+        """Returns the same of the same head before a body in chunks."""
+        return None
 
     @property
     def takes_large(self) -> bool:

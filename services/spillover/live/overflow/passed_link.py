@@ -57,7 +57,7 @@ class PassedLink(PeerLink):
         if self._calls.version >= 3 and self.shared.is_shared:
             way.asked = self.shared.call(PASS_FRAME, body, partial(self._passed, way))
             return
-        coming = _Coming(way, self._relays, self._answered, self._obey)
+        coming = _Coming(way, self._relays, self._heads, self._answered, self._obey)
         way.client, way.calls = self._client, self._calls
         way.asked = way.client.send(
             "POST",
@@ -76,7 +76,7 @@ class PassedLink(PeerLink):
         try:
             if kind == BEGIN:
                 assert isinstance(way.asked, SharedCall)  # noqa: S101 - it has come by it
-                coming = _Coming(way, self._relays, self._answered, self._obey)
+                coming = _Coming(way, self._relays, self._heads, self._answered, self._obey)
                 way.asked.on_told = partial(self._passed, way, coming=coming)
                 way.asked.on_piece = coming.begin(told)
             elif kind == WHOLE:
@@ -140,17 +140,20 @@ class PassedLink(PeerLink):
 class _Coming:
     """The source of an answer that comes over a link in frames."""
 
-    __slots__ = ("_end", "_legs_s", "_obey", "_relay", "_relays", "_way")
+    __slots__ = ("_end", "_heads", "_legs_s", "_obey", "_relay", "_relays", "_way")
 
     def __init__(
         self,
         way: ForwardWay,
         relays: Relays,
+        heads: Known[PassedHead],
         end: Callable[[ev.ForwardAnswered], None],
         obey: Callable[[link.Broken], None],
     ) -> None:
         self._way = way
         self._relays = relays
+        self._heads = heads
+        """The heads that have come before."""
         self._end = end
         self._obey = obey
         self._relay: Relay | None = None
@@ -174,7 +177,7 @@ class _Coming:
         return self._relay.piece
 
     def _read_head(self, message: bytes) -> tuple[PassedHead, ev.ResponseBegan]:
-        head, so_far, stay = passed_wire.decode_head(message)
+        head, so_far, stay = passed_wire.decode_head(message, self._heads)
         way = self._way
         sent_s = 0.0 if way.asked is None else way.asked.sent_s
         there_s, back_s = stay.legs(way.decided_s, sent_s, time.monotonic())

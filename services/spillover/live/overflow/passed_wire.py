@@ -106,8 +106,9 @@ def encode_head(head: PassedHead, so_far: SoFar, stay: Stay) -> bytes:
     return _message(HEAD, _encode(body), head.encode())
 
 
-def decode_head(message: bytes) -> tuple[PassedHead, SoFar, Stay]:
-    """Returns the head, what the answer took so far, and the stay. Raises MalformedMessage."""
+def decode_head(message: bytes, known: Known[PassedHead]) -> tuple[PassedHead, SoFar, Stay]:
+    """Returns the head, what the answer took so far, and the stay; `known` has the heads that have
+    come before. Raises MalformedMessage."""
     told, encoded = _apart(memoryview(message))
     try:
         body = decoded(_decode_head, bytes(told))
@@ -115,7 +116,16 @@ def decode_head(message: bytes) -> tuple[PassedHead, SoFar, Stay]:
         body = decoded(_decode_head, without_times(bytes(told)))
     way = body.queued_ms / 1e3, body.network_ms / 1e3, body.service_ms / 1e3
     stay = Stay(body.held_ms / 1e3, body.reading_ms / 1e3, body.answer_delay_ms / 1e3)
-    return decoded(PassedHead.decode, bytes(encoded)), SoFar(body.path, *way), stay
+    return _head(bytes(encoded), known), SoFar(body.path, *way), stay
+
+
+def _head(encoded: bytes, known: Known[PassedHead]) -> PassedHead:
+    head = known.meanings.get(encoded)
+    if head is None:
+        head = decoded(PassedHead.decode, encoded)
+        if NOT_KEPT.isdisjoint([name.lower() for name, _ in head.headers]):
+            known.keep(encoded, head)
+    return head
 
 
 def piece_head(size_bytes: int) -> bytes:
@@ -170,12 +180,7 @@ def decode_whole(message: bytes, known: Known[PassedHead]) -> Whole:
         raise MalformedMessage(f"expected {end} bytes or more, got {len(message)}")
     answer, stay = decode_answer(message[_LENGTHS.size : head_at])
     answer.result = None  # it is the body
-    encoded = message[head_at:body_at]
-    head = known.meanings.get(encoded)
-    if head is None:
-        head = decoded(PassedHead.decode, encoded)
-        if NOT_KEPT.isdisjoint([name.lower() for name, _ in head.headers]):
-            known.keep(encoded, head)
+    head = _head(message[head_at:body_at], known)
     trailers = decoded(decode_fields, message[end:]) if end < len(message) else ()
     return Whole(head, message[body_at:end], trailers, answer, stay)
 

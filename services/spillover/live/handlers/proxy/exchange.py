@@ -51,6 +51,16 @@ class PassedExchange(OutgoingExchange):
         if piece and self.connection is connection:
             self.on_piece(piece)
 
+    def begin_known(self, meaning: PassedHead, piece: bytes, *, is_whole: bool) -> None:
+        self.has_begun, self.status, self.sent_head = True, meaning.status, b""
+        if is_whole:
+            self.at_once = meaning, piece
+            return
+        connection = self.connection
+        self.on_begin(meaning)
+        if piece and self.connection is connection:
+            self.on_piece(piece)
+
     def take(self, piece: bytes) -> None:
         self.on_piece(piece)
 
@@ -67,10 +77,16 @@ class PassedExchange(OutgoingExchange):
             return None
         head = passed_head(answer)
         template = lengthless(head.headers, answer.length or b"")
-        if template is None:
+        return None if template is None else _kept(PassedHead(head.status, head.reason, template))
+
+    def meaning_of_stream(self, answer: AnswerHead) -> PassedHead | None:
+        if not self.takes_whole or self.method == "HEAD" or answer.status in NO_BODY:
             return None
-        names = {name.lower() for name, _ in template}
-        # What a location is to the client depends on whom it has asked.
-        if b"location" in names or not NOT_KEPT.isdisjoint(names):
-            return None
-        return PassedHead(head.status, head.reason, template)
+        return _kept(passed_head(answer))
+
+
+def _kept(head: PassedHead) -> PassedHead | None:
+    """Returns the head, unless it is not to be known again."""
+    names = {name.lower() for name, _ in head.headers}
+    # What a location is to the client depends on whom it has asked.
+    return None if b"location" in names or not NOT_KEPT.isdisjoint(names) else head

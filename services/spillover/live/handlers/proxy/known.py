@@ -160,27 +160,28 @@ class WrittenHead(NamedTuple):
     head: PassedHead
     """Kept, so that no other one is taken for it."""
     cut: Cut
+    is_chunked: bool
+    """Whether the body comes in chunks; else its length is told."""
 
 
 class WrittenHeads:
-    """The written heads of answers whose length is that of their body, to clients without special
-    wishes: by the very object that a known answer has."""
+    """The written heads of answers whose length is that of their body, or which come in chunks, to
+    clients without special wishes: by the very object that a known answer has."""
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
         self._known: dict[int, WrittenHead] = {}
 
-    def find(self, head: PassedHead) -> Cut | None:
+    def find(self, head: PassedHead) -> WrittenHead | None:
         """Returns how it was written; None if it is not known."""
-        found = self._known.get(id(head))
-        return None if found is None else found.cut
+        return self._known.get(id(head))
 
-    def learn(self, head: PassedHead, cut: Cut) -> None:
+    def learn(self, head: PassedHead, cut: Cut, *, is_chunked: bool = False) -> None:
         """It was written so."""
         is_short = len(cut.before) + len(cut.after) <= HEAD_BYTES_MAX
         # A neighbor may say such things with the length left empty.
         if is_short and NOT_KEPT.isdisjoint([name.lower() for name, _ in head.headers]):
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
-            self._known[id(head)] = WrittenHead(head, cut)
+            self._known[id(head)] = WrittenHead(head, cut, is_chunked)
