@@ -380,10 +380,11 @@ class Connection(asyncio.Protocol):
         or that comes in chunks."""
         kept = answer.status, answer.keep_alive, answer.keep_s
         if isinstance(answer.body, Chunked):
-            meaning = exchange.meaning_of_stream(answer)
-            end = data.find(b"\r\n\r\n", 0, HEAD_BYTES_MAX) + 4
-            if meaning is not None and end >= 4:
-                heads.keep(data[:end], KnownAnswer(*kept, meaning, is_chunked=True))
+            head = data[: data.find(b"\r\n\r\n", 0, HEAD_BYTES_MAX) + 4]
+            if head and heads.comes_again(head):
+                meaning = exchange.meaning_of_stream(answer)
+                if meaning is not None:
+                    heads.keep(head, KnownAnswer(*kept, meaning, is_chunked=True))
         elif type(answer.body) is ByLength and answer.body.done:
             whole = whole_message(data)
             if whole is None or whole[2] != piece:

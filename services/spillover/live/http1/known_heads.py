@@ -48,7 +48,22 @@ class Known(Generic[T]):
 class KnownHeads(Known[T]):
     """The meanings of heads, by their bytes without the digits of the length."""
 
-    __slots__ = ()
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[int] = set()
+
+    def comes_again(self, head: bytes) -> bool:
+        """Returns whether the head has come before, lately: one that differs each time, by a name
+        or an instant, is not worth keeping."""
+        mark = hash(head)
+        if mark in self._seen:
+            return True
+        if len(self._seen) >= KNOWN_MAX:
+            self._seen.clear()
+        self._seen.add(mark)
+        return False
 
     def learn(self, head: bytes, meaning: T) -> None:
         """A parser has found that it means this, whatever the length."""
