@@ -120,6 +120,7 @@ REFUSED_BY = {
     "haproxy": {
         *("a path that is not ASCII", "absolute with a query alone"),
         *("another host in the target", "a host in the target alone"),
+        "websocket beside h2c is not asked for",  # HAProxy wants the key of a handshake
     },
 }
 """Requests that a door passes on."""

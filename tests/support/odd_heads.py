@@ -128,12 +128,13 @@ EXAMPLES = {
     Rule.UPGRADE: (
         [],
         [get(b"Connection: Upgrade", b"Upgrade: " + other) for other in (
-            b"TLS/1.2", b"TLS/1.0, TLS/1.1", b"h2c", b"h2,h2c", b"HTTP/2.0", b"foo")],
+            b"TLS/1.2", b"TLS/1.0, TLS/1.1", b"h2c", b"h2,h2c", b"HTTP/2.0", b"foo", b"",
+            b"h2c,\tWebSocket", b"websocket, h2c")],
     ),
     Rule.TUNNEL: (
         [],
         [get(b"Connection: Upgrade", b"Upgrade: " + other) for other in (
-            b"websocket", b"h2c,\tWebSocket", b"SPDY/3.1", b"connect-udp", b"connect-ip")],
+            b"websocket", b"SPDY/3.1,\tWebSocket", b"connect-udp", b"connect-ip")],
     ),
     Rule.LENGTHS_DIFFER: (
         [framed(b"Content-Length: 3", b"Content-Length: 4"), framed(b"Content-Length: 3, 4"),

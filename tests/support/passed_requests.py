@@ -168,7 +168,6 @@ REFUSED = {
     "another expectation": (417, post(LENGTH, b"Expect: the-moon")),
     "two expectations": (417, post(LENGTH, b"Expect: 100-continue, the-moon")),
     "websocket": (501, get(b"Connection: Upgrade", b"Upgrade: websocket")),
-    "websocket beside h2c": (501, get(b"Connection: upgrade", b"Upgrade: h2c, websocket")),
     "a key with underscores": (400, get(b"Idempotency_Key: a")),
     "a deadline with underscores": (400, get(b"Spillover_Deadline_Ms: 1")),
     "an address with underscores": (400, get(b"X_Forwarded_For: 1.2.3.4")),
@@ -331,6 +330,12 @@ SEEN = {
     ),
     "TLS is not asked for": (
         get(b"Connection: Upgrade", b"Upgrade: TLS/1.2"),
+        b"GET / HTTP/1.1",
+        [HOST[:-2]],
+        b"",
+    ),
+    "websocket beside h2c is not asked for": (
+        get(b"Connection: upgrade", b"Upgrade: h2c, websocket"),
         b"GET / HTTP/1.1",
         [HOST[:-2]],
         b"",

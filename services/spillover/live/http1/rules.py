@@ -87,8 +87,8 @@ class Rule(Enum):
         "ignored: clients offer `h2c` and `TLS/1.2` by themselves"
     )
     TUNNEL = (
-        "`Upgrade:` to `websocket`, `spdy`, `connect-udp` or `connect-ip`", NOT_THERE, 501,
-        "Upgrade: another protocol is not passed through", "ignored at other doors"
+        "`Upgrade:` to nothing but `websocket`, `spdy`, `connect-udp`, `connect-ip`", NOT_THERE,
+        501, "Upgrade: another protocol is not passed through", "ignored at other doors"
     )
     LENGTHS_DIFFER = (
         "lengths that differ", ANSWER_REFUSED, 400, "Content-Length: expected one number"

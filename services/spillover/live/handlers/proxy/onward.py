@@ -30,8 +30,8 @@ _ASKED_HOST = re.compile(rb"(?i)\r\nhost: ([^\r\n]*)\r\n")
 _HOST_AND_PORT = re.compile(rb"(.*?)(?::([0-9]*))?")
 
 _TUNNELS = frozenset({b"connect-ip", b"connect-udp", b"spdy", b"websocket"})
-"""A client that asks to upgrade to one of them cannot do without. All other upgrades are offers,
-and may be ignored."""
+"""A client that offers nothing else cannot do without. After any other protocol in its list (`h2c,
+websocket`) it would read an answer in HTTP, so all may be ignored."""
 
 _OURS_ALONE = frozenset({b"spillover-request-id", b"spillover-path"})
 """Fields of an answer that nodes alone write."""
@@ -65,7 +65,7 @@ def check_tunnel(head: RequestHead) -> None:
     7.8)."""
     if b"upgrade" in head.options and not head.is_old:
         offered = options_of(values(head.fields, b"upgrade"))
-        if not _TUNNELS.isdisjoint([one.partition(b"/")[0] for one in offered]):
+        if offered and _TUNNELS.issuperset([one.partition(b"/")[0] for one in offered]):
             raise Malformed(Rule.TUNNEL)
 
 
