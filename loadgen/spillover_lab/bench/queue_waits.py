@@ -1,11 +1,11 @@
 """How long consumers wait and how many probes that takes: 20 producers and 20 consumers at four
 loads, alive, beside the same system in virtual time (`sim.queue.full`).
 
-The closed system of Johnson's document, with the clients that users have: as many that make objects
-as there are producers, and consumers that take, use and acknowledge them. A client makes an object
-and then waits at the door with it, as one more place in the buffer: where the document has f
-places, a producer has f - 1. Those that make objects are a process of their own: what they do must
-not delay the loop of those who wait for objects.
+The closed system of Johnson's document, by its rule, with the clients that users have: as many that
+make objects as there are producers, and consumers that take, use and acknowledge them. A client
+makes an object and then waits at the door with it, as one more place in the buffer: where the
+document has f places, a producer has f - 1. Those that make objects are a process of their own:
+what they do must not delay the loop of those who wait for objects.
 """
 
 from __future__ import annotations
@@ -96,7 +96,10 @@ class Seen:
 async def play(urls: Sequence[str], load: ClosedLoad) -> Seen:
     """Returns what consumers saw at these producers. Raises SpilloverError."""
     seen = Seen()
-    consumers = [consume(urls, name=f"c{i}", max_hops=load.max_hops) for i in range(load.consumers)]
+    consumers = [
+        consume(urls, name=f"c{i}", max_hops=load.max_hops, access="uniform", avoid_visited=False)
+        for i in range(load.consumers)
+    ]
     with Child("the process that makes objects", make_objects, urls, load) as makers:
         await makers.receive(READY_WITHIN_S)
         using = [

@@ -39,7 +39,7 @@ def given(number=1):
     )  # fmt: skip
 
 
-async def test_a_consumer_that_is_told_nothing_asks_all_alike(monkeypatch):
+async def test_what_a_consumer_asks_that_is_told_nothing(monkeypatch):
     monkeypatch.delenv("SPILLOVER_TOKEN", raising=False)
 
     names = []
@@ -52,23 +52,42 @@ async def test_a_consumer_that_is_told_nothing_asks_all_alike(monkeypatch):
         assert names[-1].startswith("consumer-")
         assert len(names[-1]) == len("consumer-") + 8
         assert body["probe_id"].startswith(f"{names[-1]}-")
-        assert (body["max_hops"], body["avoid_visited"]) == (3, False)
+        assert (body["max_hops"], body["avoid_visited"]) == (1, True)
         assert body["access"] == {"p1": 1.0}
         assert headers["spillover-deadline-ms"] == "30000.000"
         assert "authorization" not in headers
     assert names[0] != names[1]
 
 
-@pytest.mark.parametrize(("access", "learns"), [("learned", True), ("uniform", False)])
-async def test_only_who_is_told_to_learn_asks_those_more_that_have_objects(access, learns):
+@pytest.mark.parametrize(("told", "learns"), [({}, True), ({"access": "uniform"}, False)])
+async def test_who_is_not_told_which_to_ask_asks_those_more_that_have_objects(told, learns):
     async with scripted(state(p2=NOWHERE, p3=NOWHERE), given(), answer(204)) as producer:
-        consumer = consume(producer.url, access=access)
+        consumer = consume(producer.url, **told)
         assert consumer.access == {}
         async with consumer:
             assert consumer.access == pytest.approx(dict.fromkeys(["p1", "p2", "p3"], 1 / 3))
             await anext(aiter(consumer))
             assert (consumer.access["p1"] > 0.34) is learns
         assert consumer.access == {}
+
+
+@pytest.mark.parametrize(
+    ("told", "hops"),
+    [
+        ({}, 3),
+        ({"max_hops": 5}, 4),
+        ({"max_hops": 5, "access": {"p1": 0.5, "p3": 0.5, "p4": 0.0}}, 2),
+        ({"max_hops": 5, "access": "uniform", "avoid_visited": False}, 5),
+    ],
+)
+async def test_a_probe_that_visits_none_twice_visits_as_many_as_it_may_ask(told, hops):
+    """A producer takes no call for more."""
+    others = dict.fromkeys(["p2", "p3", "p4"], NOWHERE)
+    async with scripted(state(**others), given(), answer(204)) as producer:
+        async with consume(producer.url, **told) as consumer:
+            await anext(aiter(consumer))
+        take = next(body for body in producer.bodies if b"max_hops" in body)
+        assert json.loads(take)["max_hops"] == hops
 
 
 @pytest.mark.parametrize(

@@ -249,6 +249,10 @@ class Consumer:
                 known = ", ".join(sorted(urls)[:8])
                 raise InputError("access", "", f"expected producers ({known}), got {name!r}")
         settings = replace(self._settings, producers=tuple(urls))
+        if settings.avoid_visited:
+            shares = (settings.access or dict.fromkeys(urls, 1.0)).values()
+            reached = sum(share > 0.0 for share in shares)
+            settings = replace(settings, max_hops=min(settings.max_hops, reached))
         self._loop = asyncio.get_running_loop()
         self._shell = ConsumerShell(settings, urls, self._trust, headers=self._headers)
         if self._stopped:
@@ -266,8 +270,8 @@ def consume(
     *,
     max_hops: int = 3,
     at_once: int = 1,
-    access: Access = "uniform",
-    avoid_visited: bool = False,
+    access: Access = "learned",
+    avoid_visited: bool = True,
     name: str | None = None,
     take_s: float = 30.0,
     token: str | None = None,
@@ -276,9 +280,10 @@ def consume(
     """Returns what gives the objects of a queue, for `async for` and for `for`.
 
     `urls` are those of one producer or more; these know the others. `max_hops` is how many
-    producers one probe visits, `at_once` how many objects may be held at the same time. `access`
-    says which producers are asked: all alike, by given probabilities, or as objects were seen to
-    come ("learned"). With `avoid_visited` a probe visits no producer twice. One call to a producer
+    producers one probe visits at most, `at_once` how many objects may be held at the same time.
+    `access` says which producers are asked: mostly those from which objects came ("learned"), all
+    alike ("uniform"), or by given probabilities. With `avoid_visited` a probe visits no producer
+    twice; Johnson's rule is "uniform" without that (decision 0039). One call to a producer
     lasts `take_s` at most; then the next one begins. `token` is the secret of an API token to show
     (roles submit and read; default: what SPILLOVER_TOKEN says in the environment, if anything).
     Where urls are https, a producer has to prove that it is the host of its url, to a CA of
