@@ -148,6 +148,8 @@ class Answer:
     cause: Cause | None = field(default=None, compare=False)
     """The cause for which it was not done, where the node that answers knows: see
     `model.causes`."""
+    has_not_run: bool = field(default=False, compare=False)
+    """The deadline has passed, and the work was surely not begun anywhere."""
     upstream: str | None = field(default=None, compare=False)
     """The name of the service that ran it, where that was behind this node."""
     load: LoadNow | None = field(default=None, compare=False)

@@ -797,6 +797,12 @@ class ClusterUnderTest(RuleBasedStateMachine):
             or (was_here and visit.state == "arrived" and self.may_be_too_late(visit.event))
         )
         answer = command.answer
+        if answer.has_not_run:
+            assert outcome is Outcome.EXPIRED
+            assert visit.state in {"queued", "arrived"}
+            assert not visit.lost
+        elif outcome is Outcome.EXPIRED and visit.state == "queued":
+            assert visit.asked or isinstance(event, ev.ForwardAnswered), "it has only waited"
         assert min(answer.queued_s, answer.network_s, answer.service_s, answer.return_s) >= 0.0
         if isinstance(event, ev.ForwardLost) and not visit.answering:
             ends = [Outcome.CANCELLED] if visit.cancelling else [Outcome.EXPIRED]

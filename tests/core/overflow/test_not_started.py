@@ -42,6 +42,27 @@ def test_it_waits_no_longer_than_its_deadline(story):
     (reply,) = node.wake(5.0)
     assert reply.answer.outcome is Outcome.EXPIRED
     assert "nobody there" in reply.answer.problem, "its client hears why it took so long"
+    assert reply.answer.has_not_run
+
+
+def test_what_waited_for_servers_is_told_whether_it_may_have_run(story):
+    """A client's library sends again by itself what has not. A neighbor or a service that was lost
+    with a request may have run it."""
+    node = story(neighbors=("b",))
+    node.hear(0)
+    node.arrive(1, deadline_s=5.0)
+    node.arrive(3, deadline_s=7.0)
+    assert forwards(node.arrive(2, away=True, deadline_s=6.0)) == [(2, 0)]
+    node.tell(ev.LinkDown(0))
+    node.tell(ev.ForwardLost(2))
+    node.tell(ev.ServersDown())
+    node.tell(ev.NotStarted(1, "nobody there", may_have_run=True))
+    told = {}
+    for now_s in (5.0, 6.0, 7.0):
+        (reply,) = [c for c in node.wake(now_s) if isinstance(c, ev.Reply)]
+        assert reply.answer.outcome is Outcome.EXPIRED
+        told[reply.ref] = reply.answer.has_not_run
+    assert told == {1: False, 2: False, 3: True}
 
 
 def test_a_neighbor_that_refused_is_offered_the_queue_again(story):

@@ -16,7 +16,6 @@ from spillover.core.overflow.quotas import Excess
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.wire import NOTHING
 from spillover.live.process.logs import Message, OncePerPeriod
-from spillover.model.causes import Cause
 from spillover.model.ids import name_of, told_inside
 from spillover.model.request import Answer, Outcome, Refusal
 
@@ -129,8 +128,7 @@ def problem_of(request_id: str, settled: Answer | Refuse) -> Problem:
         problem = Problem(
             _REASONS[settled.outcome], detail, id=request_id, retry_after_s=settled.retry_after_s
         )
-        # If the deadline passed in the queue, no server has seen it.
-        problem.surely_not_run = settled.outcome is Outcome.EXPIRED and settled.cause is Cause.QUEUE
+        problem.surely_not_run = settled.has_not_run
         if settled.upstream_status is not None:
             problem.more["upstream_status"] = settled.upstream_status
             if settled.outcome is Outcome.REJECTED and 400 <= settled.upstream_status <= 499:

@@ -821,6 +821,8 @@ class NodeMachine(NodeFacts):
         if is_late:
             answer.upstream_status = visit.service_said
             answer.cause = visit.why_expired(stranded=stranded)
+            is_begun = visit.may_have_run or visit.state in (RUNNING, AWAY)
+            answer.has_not_run = not is_begun and visit.ref not in self._doubtful
         self._reply(visit, answer, now_s)
         if was_away and visit.target.ramp_since_s is not None:
             self.neighbors.pace(visit.target, now_s)
