@@ -112,6 +112,18 @@ def test_a_service_that_changes_is_followed() -> None:
         assert best / 1.5 <= search.base <= best * 1.5, best
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_as_many_as_may_all_the_while_is_enough_to_try_others_sooner(seed: int) -> None:
+    """Deadlines, and neighbors that take what does not fit, keep queues short."""
+    search = CapacitySearch(1, 64, 8)
+    asked = Asked(search, Random(seed))
+    asked.run(peak(8), 20.0, waiting=1)
+    while not search.is_found:
+        asked.run(peak(8), 0.1, waiting=1)
+    limits = asked.run(peak(64), 3.0, waiting=1)
+    assert set(limits) != {search.base}, "36 measurements take 7 s"
+
+
 def test_a_service_that_does_no_less_beyond_is_given_enough() -> None:
     search = CapacitySearch(1, 64, 8)
     asked, rate = Asked(search, Random(1)), flat(16)

@@ -44,8 +44,8 @@ better."""
 
 PATIENCE, PATIENCE_BEHIND = 36, 9
 """The largest number of measurements of a base that is found before the next one of another
-number, and the same while more wait than chance leaves behind: a trial delays all that come
-meanwhile, and these most need a better number."""
+number, and the same while more wait than chance leaves behind, or as many run as may all the while:
+a trial delays all that come meanwhile, and these most need a better number."""
 
 BEHIND, BEHIND_MIN = 4, 32
 """The number of waiting requests for each running one, and the least number of them, beyond which
@@ -188,6 +188,8 @@ class CapacitySearch:
             new = capacity.measured(max(window.done, NONE_DONE), window.full_s, spread2)
             if self._step is None:
                 self._look_behind(waiting)
+                if window.in_row >= PATIENCE_BEHIND * need:
+                    self._waits = 1  # deadlines or neighbors may keep the queue short
                 return self._base_measured(new, now_s)
             return self._other_measured(self._step, new, now_s)
         if is_tried and now_s - window.began_s > IDLE * usual_s:

@@ -7,13 +7,16 @@ from __future__ import annotations
 class Window:
     """One measurement after the other. Times are in seconds, and never go back."""
 
-    __slots__ = ("_full_since_s", "_settling", "began_s", "done", "full_s", "stopped")
+    __slots__ = ("_full_since_s", "_settling", "began_s", "done", "full_s", "in_row", "stopped")
 
     def __init__(self) -> None:
         self._full_since_s: float | None = None
         """The time since which as many run as may; None while they do not."""
         self._settling = 0
         """The number of services that have to end before anything counts."""
+        self.in_row = 0
+        """The number of services that have ended since fewer ran than may, over measurements of the
+        same."""
         self.began_s = 0.0
         self.full_s = 0.0
         """The time, in seconds, in which as many ran as may."""
@@ -27,6 +30,7 @@ class Window:
         """Measure anew, once so many services have ended."""
         self._full_since_s = None
         self._settling = settling
+        self.in_row = 0
         self._clear(now_s)
 
     def go_on(self, now_s: float) -> None:
@@ -48,6 +52,7 @@ class Window:
             self._settling -= 1
             self._clear(now_s)
             return False
+        self.in_row = self.in_row + 1 if stays_full else 0
         if since_s is not None:
             self.full_s += max(0.0, now_s - since_s)
             self.done += is_good
