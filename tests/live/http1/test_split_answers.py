@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillover.live.http1.connection import Connection
-from spillover.live.http1.outgoing import OutgoingExchange
-from support.http_wire import Wire
+from spillover.live.http1.answer_flow import AnswerFlow, Switched
+from spillover.live.http1.rules import Malformed
 from support.odd_heads import EXAMPLES
 
 LONG_BYTES = 2000
@@ -46,69 +43,30 @@ ANSWERS |= {
 TO_THE_END = {"the end": OK + b"\r\nabc", "the end of 1.0": b"HTTP/1.0 200 OK\r\nA: b\r\n\r\nabc"}
 
 
-@dataclass(slots=True, eq=False)
-class Heard(OutgoingExchange):
-    """All that a connection tells of an answer."""
-
-    heads: list = field(default_factory=list)
-    body: bytes = b""
-    end: object = None
-
-    def interim(self, answer):
-        self.heads.append((answer.status, answer.fields))
-
-    def begin(self, answer, piece):
-        self.heads.append((answer.status, answer.fields, answer.keep_alive, type(answer.body)))
-        self.body += piece
-
-    def take(self, piece):
-        self.body += piece
-
-    def whole(self, trailers, received_s):  # noqa: ARG002 - of a kind
-        self.end = "whole", trailers
-
-    def cannot_read(self, what):  # noqa: ARG002 - which rule is broken first depends on the pieces
-        self.end = "none"
-        self.abandon()
-
-    def fail(self, error):  # noqa: ARG002
-        self.end = "broken off"
-        self.abandon()
-
-
-class Owner:
-    """Whoever has the connection."""
-
-    def __init__(self):
-        self.goes_on = False
-
-    def released(self, _):
-        self.goes_on = True
-
-    def dropped(self, _):
-        self.goes_on = False
-
-    lost = abandoned = dropped
-
-    def unanswered(self, _, exchange, what, *, is_unread):  # noqa: ARG002
-        exchange.fail(None)
-
-
-def heard(*pieces, ends=True):
-    owner = Owner()
-    connection, wire = Connection(owner), Wire()
-    connection.connection_made(wire)
-    exchange = Heard("GET", "http://h/", None, 10**6)
-    connection.send(exchange, b"GET / HTTP/1.1\r\n\r\n", ())
-    for piece in pieces:
-        if connection.exchange is not None or (piece and not wire.closing):
-            connection.data_received(piece)
-    goes_on = owner.goes_on
-    if ends and connection.exchange is not None:
-        connection.eof_received()
-    if exchange.end == "none":
-        return "none"
-    return exchange.heads, exchange.body, exchange.end, goes_on
+def heard(*pieces):
+    """All that is told of an answer that comes in these pieces, and how the connection goes on."""
+    flow = AnswerFlow()
+    flow.asked = "GET"
+    heads, body, end, goes_on = [], b"", None, False
+    for data in pieces:
+        if not data and flow.asked is None:
+            continue
+        came = flow.receive(data)
+        if came is None:
+            goes_on = False
+            break
+        interim, head, piece, last = ((), None, came, None) if isinstance(came, bytes) else came
+        heads += [(one.status, one.fields) for one in interim]
+        if head is not None:
+            heads.append((head.status, head.fields, head.keep_alive, type(head.body)))
+        body += piece
+        if isinstance(last, Malformed):
+            return "none"  # which rule is broken first depends on the pieces
+        if last is not None:
+            end, goes_on = last
+    if end is None and not flow.ends_whole:
+        end = "broken off" if flow.has_begun else "unanswered"
+    return heads, body, end, goes_on
 
 
 @pytest.mark.parametrize("name", ANSWERS | TO_THE_END)
@@ -131,8 +89,25 @@ def test_an_answer_is_the_same_in_whatever_pieces_it_comes(name, sizes):
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_no_part_of_an_answer_is_taken_for_one(name):
+    """Whether anything has come of it is told, since a request without is sent again."""
     raw = ANSWERS[name]
     for at in range(len(raw)):
         told = heard(raw[:at])
-        if told != "none" and told[2] != "broken off":
+        if told != "none" and told[2] != ("broken off" if at else "unanswered"):
             assert name.endswith("behind it"), at
+
+
+def test_a_connection_is_another_protocols_where_that_was_asked_for():
+    head, behind = b"HTTP/1.1 101 X\r\nUpgrade: y\r\n\r\n", b"behind it"
+    for at in range(1, len(head + behind)):
+        flow = AnswerFlow()
+        flow.asked, flow.may_switch = "GET", True
+        came = [flow.receive((HINTS + head + behind)[: len(HINTS) + at])]
+        if at < len(head):
+            came.append(flow.receive((head + behind)[at:]))
+        data = came[-1][3].data
+        assert came[-1][3] == Switched(((b"Upgrade", b"y"),), data)
+        assert behind.startswith(data)
+        assert [one.status for one in came[0][0]] == [103]
+        assert flow.has_begun
+    assert heard(head) == "none"

@@ -1,8 +1,9 @@
 """One HTTP/1.1 connection seen from the client: a request goes out, its answer is read.
 
-Here lives the protocol that carries one exchange at a time; what an answer is to whoever asked is
-in `outgoing`. Opening, pooling and choosing connections are not here: they are in `client`, which
-also decides what is sent again where a connection ended before any of an answer had come.
+Here lives the protocol that carries one exchange at a time. Bytes become answers in `answer_flow`;
+what an answer is to whoever asked is in `outgoing`. Opening, pooling and choosing connections are
+not here: they are in `client`, which also decides what is sent again where a connection ended
+before any of an answer had come.
 """
 
 from __future__ import annotations
@@ -17,22 +18,15 @@ from typing import Protocol, cast
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import WriteBatch
 from spillover.live.http1.acknowledged import told_of
-from spillover.live.http1.framing import Body, ByLength, Chunked, HeadBytes, ToTheEnd
-from spillover.live.http1.heads import AnswerHead, read_answer
-from spillover.live.http1.known_heads import (
-    HEAD_BYTES_MAX,
-    KnownAnswer,
-    KnownHeads,
-    whole_message,
-)
+from spillover.live.http1.answer_flow import AnswerFlow, Came, Switched
+from spillover.live.http1.framing import ByLength, Chunked
+from spillover.live.http1.heads import AnswerHead
+from spillover.live.http1.known_heads import KnownAnswer, KnownHeads
 from spillover.live.http1.large_bodies import LARGE_BYTES, LargeBody
 from spillover.live.http1.outgoing import OutgoingExchange, Parts, SwitchingRequest
-from spillover.live.http1.rules import INTERIM_MAX, Malformed, Rule
+from spillover.live.http1.rules import Malformed
 from spillover.live.http1.small_reads import read_in_parts
 from spillover.model.passed import Fields
-
-SWITCHED = b"HTTP/1.1 101 "
-"""How the answer begins by which a connection becomes another protocol's that was asked to."""
 
 UPLOAD_BYTES = 4096
 """A request longer than this, with its head, need not have been read by whoever answers it. Servers
@@ -77,36 +71,16 @@ class ConnectionOwner(Protocol):
         if `is_unread`, the other end surely has not read any of it."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(AnswerFlow, asyncio.Protocol):
     """A connection that carries one exchange at a time. With `moving`, bodies count there while
     they come; with `heads`, answers are known by heads that have come before; one that
     `reads_small` is read in small parts, as answers have to be that are handed on."""
 
     __slots__ = (
-        "_body",
-        "_head_bytes",
-        "_heads",
-        "_interim",
-        "_is_encrypted",
-        "_is_paused",
-        "_keep_alive",
-        "_reads_small",
-        "_size_bytes",
-        "_status",
-        "_transport",
-        "_watch",
-        "_writes",
-        "_written_bytes",
-        "exchange",
-        "has_answered",
-        "idle_since_s",
-        "keep_s",
-        "kind",
-        "moving",
-        "pool",
-        "retires_s",
-        "uses_left",
-    )
+        "_heads", "_is_encrypted", "_is_paused", "_reads_small", "_size_bytes", "_status",
+        "_transport", "_watch", "_writes", "_written_bytes", "exchange", "has_answered",
+        "idle_since_s", "keep_s", "kind", "moving", "pool", "retires_s", "uses_left",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -117,6 +91,7 @@ class Connection(asyncio.Protocol):
         *,
         reads_small: bool = False,
     ) -> None:
+        super().__init__()
         self.pool = pool
         """Its owner's, who may put another one in its place."""
         self._writes = writes
@@ -141,13 +116,8 @@ class Connection(asyncio.Protocol):
         """The size of the last request."""
         self._is_encrypted = self._is_paused = False
         self._watch: select.poll | None = None
-        # The answer that is read.
-        self._head_bytes = HeadBytes(of_answer=True)
-        self._interim = 0
-        self._body: Body | None = None
-        """The body of the answer that has begun; None before."""
         self._status = 0
-        self._keep_alive = False
+        """The status of the last answer."""
 
     @property
     def transport(self) -> asyncio.Transport:
@@ -171,6 +141,9 @@ class Connection(asyncio.Protocol):
         exchange.connection = self
         exchange.sendings += 1
         exchange.sent_s = time.monotonic()
+        self.asked, self.at_once_max_bytes = exchange.method, exchange.body_limit_bytes
+        self.known = self._heads if exchange.takes_whole else None
+        self.may_switch = type(exchange) is SwitchingRequest
         self.uses_left -= 1
         size_bytes = len(head)
         for part in body:
@@ -199,7 +172,7 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close at once, whatever is under way. Does nothing the second time."""
-        self.exchange = self._body = None
+        self.exchange = self.asked = self._body = None
         self.pool.dropped(self)
         self._transport.abort()
 
@@ -228,40 +201,31 @@ class Connection(asyncio.Protocol):
             read_in_parts(self._transport, self)
 
     def data_received(self, data: bytes) -> None:
-        exchange = self.exchange
+        exchange, writes = self.exchange, self._writes
+        if writes is not None and writes.waiting and writes.holds(self._transport):
+            came = None  # before the request has left: it would be taken for the answer to it
+        else:
+            came = self.receive(data)
         if exchange is None:
-            # Nobody asked: it must not be taken for the answer to the next request.
             self.pool.abandoned(self)
             self.close()
-            return
-        body = self._body
-        if body is not None:
-            try:
-                piece = body.feed(data)
-            except Malformed as error:
-                exchange.cannot_read(f"the answer is not valid HTTP: {error}")
-                return
-            if piece:
-                exchange.take(piece)
-            if body.done and exchange.connection is self:
-                self._end(exchange, body.trailers, is_reusable=self._keep_alive and not body.rest)
-            return
-        writes = self._writes
-        if writes is not None and writes.waiting and writes.holds(self._transport):
-            # Before the request has left: it would be taken for the answer to it.
+        elif type(came) is bytes:
+            if came:
+                exchange.take(came)
+        elif type(came) is not tuple:
             self._ended(exchange, "the server spoke unasked", by_both=False)
-            return
-        # From the first byte on, whatever may be known of it.
-        is_new = not (self._head_bytes.held or self._interim)
-        heads = self._heads if is_new and exchange.takes_whole else None
-        if heads is None or not self._take_known(exchange, heads, data):
-            self._begin(exchange, data, is_new=is_new)
+        elif type(head := came[1]) is KnownAnswer and not head.is_chunked:
+            exchange.at_once = head.meaning, came[2]
+            self.kind, self.keep_s, self._status = PLAIN, head.keep_s, head.status
+            self._end(exchange, (), is_reusable=head.keep_alive)
+        else:
+            self._obey(exchange, came)
 
     def eof_received(self) -> None:
         exchange = self.exchange
         if exchange is None:
             self.pool.abandoned(self)
-        elif isinstance(self._body, ToTheEnd):
+        elif self.ends_whole:
             self._end(exchange, (), is_reusable=False)
         else:
             what = "the server closed the connection before the answer was whole"
@@ -285,12 +249,12 @@ class Connection(asyncio.Protocol):
             return
         with suppress(OSError):
             while self.exchange is not None:
-                data = os.read(opened.fileno(), READ_BYTES)
-                if not data:
+                if data := os.read(opened.fileno(), READ_BYTES):
+                    self.data_received(data)
+                elif self.ends_whole:
+                    self.eof_received()
+                else:
                     break
-                self.data_received(data)
-            if isinstance(self._body, ToTheEnd):
-                self.eof_received()
 
     def broke(self, exchange: OutgoingExchange, error: Exception | None) -> None:
         """It has been reset, or could not be written to."""
@@ -299,124 +263,65 @@ class Connection(asyncio.Protocol):
 
     # --- reading ------------------------------------------------------------------------------
 
-    def _take_known(
-        self, exchange: OutgoingExchange, heads: KnownHeads[KnownAnswer], data: bytes
-    ) -> bool:
-        """Returns whether a head has come that is known: with a body that is there at once, or in
-        chunks, which have begun."""
-        if exchange.method == "HEAD":
-            return False
-        whole = whole_message(data)
-        known = None if whole is None else heads.meanings.get(whole[0])
-        if whole is not None and known is not None:
-            if len(whole[2]) > exchange.body_limit_bytes:
-                return False
-            exchange.at_once = known.meaning, whole[2]
-            self.kind, self.keep_s, self._status = PLAIN, known.keep_s, known.status
-            self._end(exchange, (), is_reusable=known.keep_alive)
-            return True
-        end = data.find(b"\r\n\r\n", 0, HEAD_BYTES_MAX) + 4
-        known = heads.meanings.get(data[:end])
-        if known is None or not known.is_chunked:
-            return False
-        self._begin_chunked(exchange, known, data[end:])
-        return True
-
-    def _begin_chunked(self, exchange: OutgoingExchange, known: KnownAnswer, rest: bytes) -> None:
-        """Begin to read a body in chunks behind a head that is known."""
-        self._body = body = Chunked(of_answer=True)
-        self._status, self._keep_alive, self.keep_s = known.status, known.keep_alive, known.keep_s
-        self.kind, exchange.message = PIECEWISE, None
-        try:
-            piece = body.feed(rest) if rest else b""
-        except Malformed as error:
-            exchange.cannot_read(f"the answer is not valid HTTP: {error}")
-            return
-        exchange.begin_known(known.meaning, piece, is_whole=body.done)
-        if body.done and exchange.connection is self:
-            self._end(exchange, body.trailers, is_reusable=self._keep_alive and not body.rest)
-
-    def _begin(self, exchange: OutgoingExchange, data: bytes, *, is_new: bool) -> None:
-        """Read the head, and what has come with it."""
-        try:
-            answer, rest = self._read_head(exchange, data)
-            if answer is None:
-                return
-            body = answer.body
-            piece = body.feed(rest) if rest else b""
-        except Malformed as error:
-            exchange.cannot_read(f"the answer is not valid HTTP: {error}")
-            return
-        self._body, self._status = body, answer.status
-        self._keep_alive, self.keep_s = answer.keep_alive, answer.keep_s
-        self.kind = PIECEWISE if isinstance(body, Chunked) else PLAIN
-        exchange.message = None
-        if is_new and self._heads is not None and not self._interim:
-            self._learn(exchange, self._heads, data, answer, piece)
-        exchange.begin(answer, piece)
+    def _obey(self, exchange: OutgoingExchange, came: Came) -> None:
+        """Tell what has come, for as long as anybody wants to hear it."""
+        interim, head, piece, end = came
+        for one in interim:
+            exchange.interim(one)
         if exchange.connection is not self:
             return
-        if body.done:
-            self._end(exchange, body.trailers, is_reusable=self._keep_alive and not body.rest)
-        elif (
+        if type(head) is AnswerHead:
+            self._begin(exchange, head, piece)
+        elif type(head) is KnownAnswer:
+            exchange.message = None
+            self.kind, self.keep_s, self._status = PIECEWISE, head.keep_s, head.status
+            exchange.begin_known(head.meaning, piece, is_whole=end is not None)
+        elif piece:
+            exchange.take(piece)
+        if end is None or exchange.connection is not self:
+            return
+        if type(end) is tuple:
+            self._end(exchange, end[0], is_reusable=end[1])
+        elif isinstance(end, Malformed):
+            exchange.cannot_read(f"the answer is not valid HTTP: {end}")
+        elif isinstance(end, Switched) and isinstance(exchange, SwitchingRequest):
+            exchange.switch(self, end.fields, end.data)
+
+    def _begin(self, exchange: OutgoingExchange, head: AnswerHead, piece: bytes) -> None:
+        body = head.body
+        exchange.message = None
+        self.kind = PIECEWISE if isinstance(body, Chunked) else PLAIN
+        self.keep_s, self._status = head.keep_s, head.status
+        if self.known_as and self._heads is not None:
+            self._learn(exchange, self._heads, head)
+        exchange.begin(head, piece)
+        if (
             type(body) is ByLength
             and body.left_bytes >= LARGE_BYTES
             and self.moving is None
+            and exchange.connection is self
             and exchange.takes_large
         ):
             begun = exchange.take_begun()
             size_bytes = len(begun) + body.left_bytes
             LargeBody(self, self._transport, begun, size_bytes, self._large_body_whole)
 
-    def _learn(
-        self,
-        exchange: OutgoingExchange,
-        heads: KnownHeads[KnownAnswer],
-        data: bytes,
-        answer: AnswerHead,
-        piece: bytes,
-    ) -> None:
-        """Keep what a head means to exchanges of this kind, where its length is that of its body,
-        or that comes in chunks."""
-        kept = answer.status, answer.keep_alive, answer.keep_s
-        if isinstance(answer.body, Chunked):
-            head = data[: data.find(b"\r\n\r\n", 0, HEAD_BYTES_MAX) + 4]
-            if head and heads.comes_again(head):
-                meaning = exchange.meaning_of_stream(answer)
-                if meaning is not None:
-                    heads.keep(head, KnownAnswer(*kept, meaning, is_chunked=True))
-        elif type(answer.body) is ByLength and answer.body.done:
-            whole = whole_message(data)
-            if whole is None or whole[2] != piece:
-                return
-            meaning = exchange.meaning_of(answer)
-            if meaning is not None:
-                heads.learn(whole[0], KnownAnswer(*kept, meaning))
-
-    def _read_head(
-        self, exchange: OutgoingExchange, data: bytes
-    ) -> tuple[AnswerHead | None, bytes]:
-        """The final head, if it is there, and what follows it."""
-        while (found := self._head_bytes.feed(data)) is not None:
-            head, data = found
-            if isinstance(exchange, SwitchingRequest) and head.startswith(SWITCHED):
-                self._interim += 1
-                exchange.switch(self, head, data)
-                return None, b""
-            answer = read_answer(head, exchange.method)
-            if answer.status >= 200:
-                return answer, data
-            self._interim += 1
-            if self._interim > INTERIM_MAX:
-                raise Malformed(Rule.SWITCHED, f"more than {INTERIM_MAX} interim answers")
-            exchange.interim(answer)
-        return None, b""
+    def _learn(self, exchange: OutgoingExchange, heads: KnownHeads[KnownAnswer], head: AnswerHead) -> None:
+        """Keep what a head means to exchanges of this kind."""
+        kept = head.status, head.keep_alive, head.keep_s
+        if self.kind != PIECEWISE:
+            if (meaning := exchange.meaning_of(head)) is not None:
+                heads.learn(self.known_as, KnownAnswer(*kept, meaning))
+        elif heads.comes_again(self.known_as):
+            if (meaning := exchange.meaning_of_stream(head)) is not None:
+                heads.keep(self.known_as, KnownAnswer(*kept, meaning, is_chunked=True))
 
     def _large_body_whole(self, body: bytes) -> None:
-        exchange = self.exchange
-        if exchange is not None:
+        exchange, reads = self.exchange, self._body
+        if exchange is not None and reads is not None:
+            _, is_reusable = self._end_of(reads)  # which this has not gone through
             exchange.take(body)
-            self._end(exchange, (), is_reusable=self._keep_alive)
+            self._end(exchange, (), is_reusable=is_reusable)
 
     def cut_short(self, exchange: OutgoingExchange) -> None:
         """Enough of its body has come; the rest may never end."""
@@ -424,8 +329,7 @@ class Connection(asyncio.Protocol):
 
     def _end(self, exchange: OutgoingExchange, trailers: Fields, *, is_reusable: bool) -> None:
         """The answer is whole. What came behind it is for nobody."""
-        self.exchange = exchange.connection = self._body = None
-        self._interim = 0
+        self.exchange = exchange.connection = None
         if self._size_bytes > UPLOAD_BYTES:
             is_reusable = is_reusable and self._is_kept_after_upload(self._status)
         self.idle_since_s = time.monotonic()
@@ -453,7 +357,7 @@ class Connection(asyncio.Protocol):
     def _ended(self, exchange: OutgoingExchange, what: str, *, by_both: bool) -> None:
         """The other end has ended it while an answer was awaited: if `by_both`, by closing it, so
         that it has told what it had received."""
-        if self._body is not None or self._head_bytes.held or self._interim:
+        if self.has_begun:
             exchange.break_off(what)
             return
         is_unread = self._is_unread(is_told=by_both)

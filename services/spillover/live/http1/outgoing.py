@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import Buffer
-from spillover.live.http1.framing import ByLength, Chunked, split_answer
+from spillover.live.http1.framing import ByLength, Chunked
 from spillover.live.http1.heads import AnswerHead
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
 from spillover.model.passed import Fields
@@ -384,10 +384,9 @@ class SwitchingRequest(OutgoingRequest):
     on_retire: Callable[[], None] | None = None
     """The function to call when the connection should end with what is under way on it."""
 
-    def switch(self, connection: Connection, head: bytes, data: bytes) -> None:
-        """The other end has agreed with this head, and this is what it has sent behind that. Raises
-        Malformed."""
-        told = [value.lower() for name, value in split_answer(head)[1] if name.lower() == UPGRADE]
+    def switch(self, connection: Connection, fields: Fields, data: bytes) -> None:
+        """The other end has agreed with this head, and this is what it has sent behind that."""
+        told = [value.lower() for name, value in fields if name.lower() == UPGRADE]
         if told != [self.protocol]:
             self.abandon()
             self.end(Response(101, {}, b"", self.sent_s, time.monotonic()))
