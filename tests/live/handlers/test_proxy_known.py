@@ -232,7 +232,8 @@ def learn_answer(heads, data):
 )
 def test_an_answer_that_may_be_another_one_next_time_is_not_kept(data):
     answers = KnownHeads()
-    learn_answer(answers, data)
+    for _ in range(2):
+        learn_answer(answers, data)
     assert not answers.meanings
 
 

@@ -85,17 +85,17 @@ class AnswerFlow:
             if (method := self.asked) is None:
                 return None
             # From the first byte on, whatever may be known of it.
-            known = None if self._head_bytes.held or self._interim else self.known
+            has_begun = self._head_bytes.held or self._interim
+            known = None if has_begun or method == "HEAD" else self.known
             if known is not None and (whole := whole_message(data)) is not None:
                 head = known.meanings.get(whole[0])
-                is_bounded = len(whole[2]) <= self.at_once_max_bytes
-                if head is not None and is_bounded and method != "HEAD":
+                if head is not None and len(whole[2]) <= self.at_once_max_bytes:
                     self.asked = None
                     return (), head, whole[2], ((), head.keep_alive)
             elif known is not None:
                 end = data.find(b"\r\n\r\n", 0, HEAD_BYTES_MAX) + 4
                 head = known.meanings.get(data[:end])
-                if head is not None and head.is_chunked and method != "HEAD":
+                if head is not None and head.is_chunked:
                     return self._start((), head, Chunked(of_answer=True), data[end:])
         except Malformed as error:
             return (), None, b"", error.with_traceback(None)  # not to hold what it went through

@@ -292,8 +292,8 @@ class Connection(AnswerFlow, asyncio.Protocol):
         exchange.message = None
         self.kind = PIECEWISE if isinstance(body, Chunked) else PLAIN
         self.keep_s, self._status = head.keep_s, head.status
-        if self.known_as and self._heads is not None:
-            self._learn(exchange, self._heads, head)
+        if self.known_as:
+            self._learn(exchange, head)
         exchange.begin(head, piece)
         if (
             type(body) is ByLength
@@ -306,15 +306,15 @@ class Connection(AnswerFlow, asyncio.Protocol):
             size_bytes = len(begun) + body.left_bytes
             LargeBody(self, self._transport, begun, size_bytes, self._large_body_whole)
 
-    def _learn(self, exchange: OutgoingExchange, heads: KnownHeads[KnownAnswer], head: AnswerHead) -> None:
+    def _learn(self, exchange: OutgoingExchange, head: AnswerHead) -> None:
         """Keep what a head means to exchanges of this kind."""
-        kept = head.status, head.keep_alive, head.keep_s
-        if self.kind != PIECEWISE:
-            if (meaning := exchange.meaning_of(head)) is not None:
-                heads.learn(self.known_as, KnownAnswer(*kept, meaning))
-        elif heads.comes_again(self.known_as):
-            if (meaning := exchange.meaning_of_stream(head)) is not None:
-                heads.keep(self.known_as, KnownAnswer(*kept, meaning, is_chunked=True))
+        heads, is_chunked = self.known, self.kind == PIECEWISE
+        if heads is None or (is_chunked and not heads.comes_again(self.known_as)):
+            return
+        meaning_of = exchange.meaning_of_stream if is_chunked else exchange.meaning_of
+        if (meaning := meaning_of(head)) is not None:
+            kept = head.status, head.keep_alive, head.keep_s, meaning, is_chunked
+            (heads.keep if is_chunked else heads.learn)(self.known_as, KnownAnswer(*kept))
 
     def _large_body_whole(self, body: bytes) -> None:
         exchange, reads = self.exchange, self._body
