@@ -41,7 +41,8 @@ Came: TypeAlias = tuple[
 
 
 class AnswerFlow:
-    """The answers of one connection. Whoever has it says with each request what is `asked`."""
+    """The answers of one connection. Whoever has it sets with each request what is `asked`, and
+    the three things beside it."""
 
     __slots__ = (
         "_body", "_head_bytes", "_interim", "_keep_alive", "asked", "at_once_max_bytes", "known",
@@ -58,7 +59,7 @@ class AnswerFlow:
         self.at_once_max_bytes = 0
         """The most bytes of a body behind one of them that is there at once."""
         self.known_as = b""
-        """The bytes by which the last head that was read is looked for from now on, if any are."""
+        """The bytes by which the last head that was read will be looked for, if it may be known."""
         self._head_bytes = HeadBytes(of_answer=True)
         self._interim = 0
         self._body: Body | None = None
@@ -124,7 +125,7 @@ class AnswerFlow:
         return interim, None, b"", None
 
     def _start(self, interim: Sequence[AnswerHead], head: Head, body: Body, rest: bytes) -> Came:
-        """Read what has come of a body. Raises Malformed."""
+        """Begin to read a body, with what has come of it. Raises Malformed."""
         self._body, self._keep_alive = body, head.keep_alive
         piece = body.feed(rest)
         return interim, head, piece, self._end_of(body) if body.done else None

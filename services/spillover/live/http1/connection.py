@@ -201,7 +201,7 @@ class Connection(AnswerFlow, asyncio.Protocol):
             read_in_parts(self._transport, self)
 
     def data_received(self, data: bytes) -> None:
-        exchange, writes = self.exchange, self._writes
+        exchange, writes = self.exchange, self._writes if self._body is None else None
         if writes is not None and writes.waiting and writes.holds(self._transport):
             came = None  # before the request has left: it would be taken for the answer to it
         else:
