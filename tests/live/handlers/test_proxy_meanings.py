@@ -169,7 +169,7 @@ def test_what_asks_for_nothing_that_a_door_cannot_give_is_let_in(lines):
         (400, (b"Server_Timing: a",), {}),
         (400, (b"Content-Length: " + b"1" * (LENGTH_DIGITS_MAX + 1),), {}),
         (417, (b"Expect: 100-continue", b"Expect: x"), {}),
-        (501, (b"Connection: a, UPGRADE", b"Upgrade: h2c", b"Upgrade: WebSocket/13"), {}),
+        (501, (b"Connection: a, UPGRADE", b"Upgrade: SPDY/3.1", b"Upgrade: WebSocket/13"), {}),
     ],
 )
 def test_what_is_refused_is_told_with_its_status_and_in_words(status, lines, told):

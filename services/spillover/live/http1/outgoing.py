@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from spillover.live.engine.moving import Moving
 from spillover.live.engine.write_batch import Buffer
 from spillover.live.http1.framing import ByLength, Chunked
-from spillover.live.http1.heads import AnswerHead
+from spillover.live.http1.heads import NO_BODY, AnswerHead
 from spillover.model.errors import NotDelivered, OutcomeUnknown, PeerError
 from spillover.model.passed import Fields
 
@@ -322,7 +322,8 @@ class OutgoingRequest(OutgoingExchange):
             on_end(Response(status, headers, body, self.sent_s, received_s))
 
     def meaning_of(self, answer: AnswerHead) -> Any | None:
-        if not (answer.keep_alive and self.takes_whole and 200 <= answer.status <= 299):
+        is_good = 200 <= answer.status <= 299 and answer.status not in NO_BODY
+        if not (answer.keep_alive and self.takes_whole and is_good):
             return None
         headers = {name: one[1] for name, one in zip(answer.names, answer.fields, strict=True)}
         return answer.status, headers
