@@ -158,7 +158,6 @@ class Crowd:
         self._on_look(look | self._so_far())
 
     def _so_far(self) -> dict[str, Any]:
-        """Returns what has been counted."""
         sessions = self._sessions
         return {
             "unconnected": sum(session.in_use is None for session in sessions),

@@ -76,7 +76,6 @@ class Scene(NamedTuple):
 
     @property
     def cases(self) -> tuple[str, ...]:
-        """Returns what is measured."""
         figures = f"{FIRST}, mean", f"{FIRST}, p95", FOUND
         return tuple(f"{figure}, {by}" for by in self.rules for figure in figures)
 
@@ -183,7 +182,6 @@ async def _live(
 
 
 def _cases_beside(scene: Scene) -> dict[tuple[float, str], str]:
-    """Returns the cases by their load and figure."""
     where = "one site" if scene.setting.sites == 1 else BETWEEN
     return {
         (load, figure): f"beside others, {where}, load {load:g}: {figure}"

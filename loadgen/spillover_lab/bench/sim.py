@@ -53,7 +53,6 @@ async def _measure_chord20(session: Session) -> None:
 
 
 async def _measure_ring5(session: Session) -> None:
-    """Measures each engine."""
     topology, schedule = _paper(session, "ring5")
     for case, engine in ((FAST_RING5, _fast), (FULL_RING5, _full)):
         if session.wants(case):

@@ -103,7 +103,6 @@ class Workload:
         return tuple(ClusterId(f"r{number}") for number in range(1, count + 1))
 
     def duration_s(self, plan: BenchPlan) -> float:
-        """Returns how long a schedule is."""
         full_s = SETTLED_S + self.jobs / (self.rate_per_s * len(self.replicas(plan)))
         return plan.of(full_s, QUICK_S) if plan.duration_s is None else plan.duration_s
 

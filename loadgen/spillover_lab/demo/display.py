@@ -35,7 +35,6 @@ class Display:
 
     @contextmanager
     def run(self, title: str, duration_s: float) -> Iterator[LineDisplay | TableDisplay]:
-        """Show one run of about `duration_s`."""
         if not self.console.is_terminal:
             yield LineDisplay(title, duration_s)
             return

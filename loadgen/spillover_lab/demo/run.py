@@ -174,7 +174,6 @@ async def _generate(
 
 
 def _sample(time_s: float, states: Mapping[str, dict[str, Any]]) -> Sample:
-    """The newest states as one sample."""
     names = ("queue_length", "accept_probability", "neighborhood_accept_probability")
     return Sample(time_s, *({c: state[name] for c, state in states.items()} for name in names))
 

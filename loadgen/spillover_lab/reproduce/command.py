@@ -161,7 +161,6 @@ class _Display(Progress):
         self._ended(f"{name}: failed: {reason}")
 
     def end(self, outcome: RunOutcome, page: Path, *, interrupted: bool) -> None:
-        """Tells what came of all of them."""
         counts = f"{len(outcome.computed)} computed, {len(outcome.kept)} there already"
         if outcome.failed:
             counts += f", {len(outcome.failed)} failed"

@@ -54,7 +54,6 @@ class Record:
 
     @property
     def hold(self) -> int:
-        """Returns how many of its statements hold."""
         return sum(claim.holds for claim in self.claims)
 
     def fits(self, effort: Effort, seed: int) -> bool:

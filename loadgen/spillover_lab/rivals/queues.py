@@ -59,12 +59,10 @@ class Site:
     """Servers that are busy, and requests that wait, from each of the times on."""
 
     def note(self, now_s: float) -> None:
-        """Keeps what it is now."""
         self.times_s.append(now_s)
         self.states.append((self.busy, len(self.queue)))
 
     def at(self, time_s: float) -> tuple[int, int]:
-        """Returns what it was."""
         return self.states[bisect_right(self.times_s, time_s) - 1]
 
 

@@ -128,7 +128,6 @@ class CertificateDirectory:
         self._trust([current])
 
     def leaf(self, cluster: str) -> x509.Certificate:
-        """Returns the certificate of a cluster."""
         return self._certificates(self.path / cluster / LEAF_FILE)[0]
 
     def trusted(self) -> list[x509.Certificate]:

@@ -191,7 +191,6 @@ def _listed(known: Mapping[str, CliCommand]) -> str:
 
 
 def _has_directory() -> bool:
-    """Returns whether the working directory is there."""
     try:
         os.getcwd()  # noqa: PTH109 - it is only asked for
     except OSError:

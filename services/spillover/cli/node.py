@@ -211,7 +211,6 @@ def _bind_of(options: argparse.Namespace, cluster: Cluster) -> tuple[str, int]:
 def _run_processes(
     options: argparse.Namespace, topology: Topology, cluster: Cluster, bind: tuple[str, int]
 ) -> int:
-    """Run the cluster as several processes."""
     from spillover.testbed.processes import Addresses, Processes, check_processes
 
     unfit = {

@@ -82,7 +82,6 @@ class Call:
             self.future.set_result(came_to)
 
     def closed_under(self) -> PeerError:
-        """Returns the error of a call whose client is closed."""
         message = "the client was closed while it waited for the answer"
         return wire.named(Cancelled(message), self.url, self.name or None)
 

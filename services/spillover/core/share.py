@@ -32,7 +32,6 @@ class Share:
         self._last_s = now_s
 
     def at(self, now_s: float) -> float:
-        """Returns the share as it counts now."""
         if not self.last:
             return 0.0
         return self.last * math.exp2(-max(0.0, now_s - self._last_s) / SHARE_FORGET_S)

@@ -375,7 +375,6 @@ def _build(topology: Topology, settings: ComposeSettings) -> str | None:
 
 
 def _listed(words: Sequence[str]) -> str:
-    """A list of texts."""
     return f"[{', '.join(map(_quoted, words))}]"
 
 

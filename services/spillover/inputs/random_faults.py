@@ -192,6 +192,5 @@ def _of_link(
 
 
 def _directions(random: Random, topology: Topology) -> tuple[Direction, ...]:
-    """Returns one direction of a link or both."""
     a, b = random.choice(topology.links).between
     return random.choice((((a, b),), ((b, a),), ((a, b), (b, a))))

@@ -43,7 +43,6 @@ class Stamp(NamedTuple):
 
     @property
     def told(self) -> str:
-        """Returns it as nodes tell it."""
         return f"{self.version} {self.cluster} {self.epoch}"
 
     def __str__(self) -> str:
@@ -61,7 +60,6 @@ class Configuration:
     lineage: tuple[Stamp, ...] = ()
 
     def with_version(self) -> Topology:
-        """Returns the topology that says which version it is."""
         return replace(self.topology, version=self.stamp.version)
 
     def builds_on(self, stamp: Stamp) -> bool:

@@ -57,7 +57,6 @@ class PassedRequest(msgspec.Struct, array_like=True, frozen=True):
         return self.target.partition(b"?")[0].decode("latin-1")
 
     def encode(self) -> bytes:
-        """Returns it as it travels."""
         return encode_request(encode_lines(self.method, self.target, self.headers), self.body)
 
     @classmethod
@@ -68,7 +67,6 @@ class PassedRequest(msgspec.Struct, array_like=True, frozen=True):
 
     @classmethod
     def of(cls, lines: RequestLines, body: PassedBody) -> PassedRequest:
-        """Returns a request with this head."""
         headers = with_length(lines.headers, len(body))
         return cls(lines.method, lines.target, headers, body)
 
@@ -89,7 +87,6 @@ class PassedHead(msgspec.Struct, array_like=True, frozen=True):
     headers: Fields
 
     def encode(self) -> bytes:
-        """Returns it as it travels."""
         return _encode(self)
 
     @classmethod

@@ -97,7 +97,6 @@ class Request:
         return len(self.path)
 
     def onward(self, cluster: ClusterId) -> Request:
-        """Returns the same request as `cluster` hands it on."""
         onward = Request(
             self.id,
             self.keyed,

@@ -35,5 +35,4 @@ class ServerBounds:
 
     @property
     def start(self) -> int:
-        """Returns the number that is begun with."""
         return min(max(START, self.min), self.max)

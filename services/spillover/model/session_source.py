@@ -31,5 +31,4 @@ class SessionSource(NamedTuple):
 
     @property
     def is_in_body(self) -> bool:
-        """Returns whether it is part of the body."""
         return self.kind in (JSON, PREFIX)

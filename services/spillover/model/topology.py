@@ -313,7 +313,6 @@ class Cluster:
 
     @property
     def node_count(self) -> int:
-        """Returns how many nodes it has."""
         return len(self.nodes) if isinstance(self.nodes, tuple) else self.nodes
 
     def at(self, node: int) -> Cluster:
@@ -558,7 +557,6 @@ class Topology:
 
     @cached_property
     def type_groups(self) -> TypeGroups:
-        """Returns the groups of types that its pools serve."""
         return TypeGroups.of({cluster.id: cluster.pool for cluster in self.clusters})
 
     @property

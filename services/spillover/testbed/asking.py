@@ -43,7 +43,6 @@ class Asking:
         return said if isinstance(said, dict) else {}
 
     async def answers(self, url: str, cluster: str) -> bool:
-        """Returns whether the node of this cluster is there."""
         return bool((await self.told(url)).get("cluster") == cluster)
 
     async def is_up(self, url: str) -> bool:

@@ -28,7 +28,6 @@ class OwnedDirectory:
         self._lock: int | None = _lock_in(self.path)
 
     def remove(self) -> None:
-        """Remove the directory with all that is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._unlock()
 

@@ -66,7 +66,6 @@ class Running:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def look(self) -> None:
-        """Read what it has told."""
         self.missed += self.listens
         with suppress(BlockingIOError):
             if os.read(self.life_fd, 4096):

@@ -81,15 +81,12 @@ class ProducerBed:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Returns the ids of their processes."""
         return {name: process.pid for name, process in self._processes.items()}
 
     def last_words(self, producer: str) -> str:
-        """Returns the last line that it wrote."""
         return last_words(self.logs[producer])
 
     async def first_dead(self) -> str:
-        """Returns the first that ends by itself."""
         waits = {
             asyncio.create_task(process.wait()): name for name, process in self._processes.items()
         }
@@ -121,7 +118,6 @@ class ProducerBed:
                 process.send_signal(signal.SIGHUP)
 
     def kill(self) -> None:
-        """End them at once."""
         for process in self._processes.values():
             if process.returncode is None:
                 process.kill()

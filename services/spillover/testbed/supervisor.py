@@ -151,7 +151,6 @@ class Testbed:
         ]
 
     def is_part(self, name: ClusterId) -> bool:
-        """Returns whether the topology has the node of this name."""
         own, number = node_of(name)
         known = self.topology
         return own in known.cluster_ids and number <= known.cluster(own).node_count

@@ -47,7 +47,6 @@ class Watchdog:
         self._tell(f"watch {pid}")
 
     def forget(self, pid: int) -> None:
-        """It has ended."""
         self._tell(f"forget {pid}")
 
     def watch_directory(self, directory: Path) -> None:

@@ -202,7 +202,6 @@ class Result:
         return found
 
     def told_end(self) -> list[str]:
-        """Returns the verdict, in lines."""
         counts = f"{self.applied:,} times applied, {self.duplicates} again, {self.missing} missing"
         rate = f"{self.records_per_s:,.0f}/s with standstills"
         refused = f"The sink refused {self.refused} of {self.late_writes} writes of former holders"
@@ -217,7 +216,6 @@ class Result:
         return [*lines, once]
 
     def as_json(self, report: str) -> dict[str, Any]:
-        """Returns the object that `--json` prints."""
         moves = self.ownership.moves
         return {
             "records": self.plan.records,

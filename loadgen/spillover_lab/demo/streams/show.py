@@ -87,7 +87,6 @@ class Result:
         return {group: {end: found[group, end] for end in ENDS} for group in GROUPS}
 
     def problems(self) -> list[str]:
-        """Returns what was not as it must be."""
         found = []
         for stream in self.streams:
             wanted = ERROR if self.group(stream) == "dead_site" else WHOLE

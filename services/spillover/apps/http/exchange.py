@@ -283,7 +283,6 @@ class Exchange:
         self.answer_raw(status, lines, body, close=CLOSE in headers)
 
     def refuse(self, problem: Problem) -> None:
-        """Answer with a problem."""
         self.answer(problem.status, problem.all_headers(), problem.body())
 
     def begin(self, head: bytes, on_flow: Callable[[bool], None]) -> None:

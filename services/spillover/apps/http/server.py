@@ -75,7 +75,6 @@ class HttpServer(uvicorn.Server):
 
     @property
     def connections(self) -> set[HttpConnection]:
-        """Returns those that are open."""
         return self._service.swept.connections
 
     @property

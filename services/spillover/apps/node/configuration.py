@@ -99,7 +99,6 @@ class NodeConfiguration:
 
     @property
     def current(self) -> Configuration:
-        """Returns the configuration that the node goes by."""
         return self.machine.current
 
     @property

@@ -75,7 +75,6 @@ class FileWatch:
         timers.at(now() + LOOK_S, again)
 
     def look(self) -> None:
-        """Look once."""
         in_use = self._count()
         if self._is_near:
             self._is_near = in_use >= CLEAR_SHARE * self._allowed

@@ -75,7 +75,6 @@ class PeerPaths:
         shell.on_change.append(self._go_by)
 
     def _go_by(self) -> None:
-        """Go by the topology, which has changed."""
         limit_bytes = self._shell.topology.payload_limit_bytes
         self._limits_bytes[FORWARD] = limit_bytes + ENVELOPE_LIMIT_BYTES
         passed_bytes = self._shell.cluster.passed_body_limit_bytes

@@ -114,7 +114,6 @@ class ProxyDoor:
         shell.on_change.append(self._go_by)
 
     def _go_by(self) -> None:
-        """Go by the topology, which has changed."""
         topology, cluster = self.shell.topology, self.shell.cluster
         self._default_deadline_ms = topology.default_deadline_ms
         self.body_limit_bytes = cluster.passed_body_limit_bytes
@@ -126,7 +125,6 @@ class ProxyDoor:
 
     @property
     def connections(self) -> set[DoorConnection]:
-        """Returns the connections that are open."""
         return self._swept.connections
 
     @property
@@ -186,7 +184,6 @@ class ProxyDoor:
         self._swept.add(connection)
 
     def let_go(self, connection: DoorConnection) -> None:
-        """Forget a connection, which has ended."""
         self.connections.discard(connection)
         if self._emptied is not None and not self.connections:
             self._emptied.set()

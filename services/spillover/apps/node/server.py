@@ -318,7 +318,6 @@ def _servers_of(
 
 
 def _bounds(shell: NodeShell) -> Bounds:
-    """Returns the bounds of clients' connections."""
     idle_ms = shell.cluster.client_idle_ms
     return Bounds() if idle_ms is None else Bounds(idle_s=idle_ms / 1e3)
 

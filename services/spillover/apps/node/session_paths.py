@@ -120,7 +120,6 @@ class SessionPaths:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def go_by(self, configuration: Configuration) -> None:
-        """Tell clients of this configuration from now on."""
         stamp = configuration.stamp
         self._letting_in.change(*_limits(configuration.topology))
         servers = servers_of(configuration.topology)

@@ -352,22 +352,18 @@ class _Outlet:
     read_s: float
 
     def begin(self, frame: bytes, on_flow: Callable[[bool], None]) -> None:
-        """Begin the answer."""
         self.callee.begin(self.number, frame[passed_wire.FRAME.size :], on_flow)
         self.line.write_soon()
 
     def write(self, data: bytes) -> None:
-        """Write a piece of the answer."""
         self.callee.piece(self.number, data)
         self.line.write_soon()
 
     def end(self, frame: bytes) -> None:
-        """Write the end of the answer."""
         self.callee.end(self.number, frame[passed_wire.FRAME.size :])
         self.line.has_ended(self.number)
 
     def whole(self, message: bytes) -> None:
-        """Answer with all at once."""
         self.callee.answer(self.number, WHOLE, (message,))
         self.line.has_ended(self.number)
 

@@ -172,7 +172,6 @@ class ConfigurationState(BaseModel):
 
     @classmethod
     def of(cls, configured: Configured) -> ConfigurationState:
-        """Returns the configuration as it is now."""
         stamp, lost = configured.stamp, configured.superseded
         return cls(
             version=stamp.version,

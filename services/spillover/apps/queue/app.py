@@ -67,7 +67,6 @@ class QueueApp:
         self.cold = create_cold_app(shell, about, has_tokens=access is not None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a scope of ASGI."""
         exchange: Exchange = scope[EXCHANGE]
         if self._doors is not None:
             try:

@@ -157,7 +157,6 @@ class Sites:
         return block
 
     def left(self, neighbor: int) -> None:
-        """Forget a neighbor that has left."""
         self._rows = _NO_ROWS
         self._sites.pop(neighbor, None)
 

@@ -44,11 +44,9 @@ class Race:
 
     @property
     def is_lost(self) -> bool:
-        """Returns whether all addresses have failed."""
         return not (self._waiting or self.under_way)
 
     def next(self, now_s: float) -> Address | None:
-        """Returns an address that has to be tried now, if there is one."""
         if now_s < self.due_s:
             return None
         address = self._waiting.pop()
@@ -57,7 +55,6 @@ class Race:
         return address
 
     def fail(self, address: Address, error: OSError) -> None:
-        """An attempt has failed."""
         del self.under_way[address]
         self.failed[address] = error
         self._due_s = -math.inf

@@ -44,7 +44,6 @@ class MemberAgenda(Agenda):
         self._out.append(command)
 
     def ask(self, kind: type[A], now_s: float, *args: Any) -> A:
-        """Command an ask of that kind."""
         self._numbers += 1
         ask = kind(self._numbers, now_s, *args)
         self._out.append(ask)

@@ -20,7 +20,6 @@ class LettingIn:
         """How many it has let in."""
 
     def change(self, rate_per_s: float, burst: int, most: int) -> None:
-        """Others from now on."""
         self._rate_per_s = rate_per_s
         self._burst = burst
         self.most = most

@@ -97,7 +97,6 @@ class NodeClients(Generic[S]):
 
     @property
     def first_rank(self) -> int:
-        """Returns the rank of the client that came here first."""
         own = self._shares_server or 0
         return sum(one.clients for number, one in self._others.items() if number < own)
 
@@ -200,6 +199,5 @@ class NodeClients(Generic[S]):
         return surplus, len(others) == len(listed)
 
     def told(self, rank: int, surplus: float) -> Announcement:
-        """Returns what the client of this rank is told."""
         place = self.of_server, self.first_rank + rank
         return Announcement(self._cluster, *self.stamp, self.servers, *place, surplus)

@@ -27,7 +27,6 @@ class ServerLine:
 
     @property
     def first(self) -> SessionServer | None:
-        """Returns the server to ask next."""
         return self._line[0] if self._line else None
 
     def join(self, servers: Iterable[SessionServer]) -> None:

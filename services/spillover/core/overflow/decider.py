@@ -61,7 +61,6 @@ class Decider:
         return self._shadows[policy]
 
     def neighbors_changed(self) -> None:
-        """Note that the neighbors have changed."""
         self._nobody = (False,) * len(self._neighbors)
         self._weights = [0.0] * len(self._neighbors)
 

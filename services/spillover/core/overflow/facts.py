@@ -74,7 +74,6 @@ class NodeFacts:
         return ahead + self._ahead_besides(servers.site_total)
 
     def ahead_of(self, group: Group) -> int:
-        """Returns `ahead` for one group of types."""
         fitting = group.fitting
         return fitting.ahead + self._ahead_besides(fitting.up)
 
@@ -88,7 +87,6 @@ class NodeFacts:
 
     @property
     def held(self) -> HeldBytes:
-        """Returns the bytes that its requests take."""
         return self.register.held
 
     @property
@@ -132,7 +130,6 @@ class NodeFacts:
         return max([self.accept_probability_of(group) for group in self.groups.all])
 
     def accept_probability_of(self, group: Group) -> float:
-        """Returns P of one group of types."""
         fitting = group.fitting
         # With servers alike nothing waits while one is free, so that both say the same, unless work
         # is counted.

@@ -35,7 +35,6 @@ class GroupNeighbors(Neighbors):
         return self.known_now
 
     def heard(self, handle: int, report: LoadReport | None, now_s: float) -> bool:
-        """Take what a whole report says of this group."""
         if report is not None and (row := self.by_handle.get(handle)) is not None:
             report = self._part(row, report)
         return super().heard(handle, report, now_s)

@@ -93,7 +93,6 @@ class History:
 
     @property
     def last(self) -> Decision | Note | Ending | None:
-        """Returns the newest record."""
         return self._ring[-1] if self._ring else None
 
     def of(self, request_id: str) -> list[Decision]:

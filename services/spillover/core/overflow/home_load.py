@@ -24,7 +24,6 @@ class HomeLoad:
         """The load when it was last asked for: at the last report, at the latest."""
 
     def at(self, now_s: float, departure_s: float) -> float:
-        """Returns the load of a cluster that has one departure each `departure_s`."""
         since_s = now_s - self._at_s
         if self.arrivals or since_s:  # it is asked for more than once per event
             self._rate_hz = home_rate(self._rate_hz, self.arrivals, since_s, departure_s)

@@ -190,7 +190,6 @@ class Neighbor:
         first."""
 
     def use_delay(self, delay_s: float, beat_s: float) -> None:
-        """Use this delay of the link from now on."""
         self.delay_s = delay_s
         """The one-way delay of the link, in seconds."""
         self.way_s = delay_s
@@ -344,7 +343,6 @@ class Neighbor:
         self.judge()
 
     def forget(self) -> None:
-        """Make the neighbor unknown."""
         self.known = self.hears_us = self.accepting = False
         self._tell_no_failures()
 

@@ -160,7 +160,6 @@ class Neighbors:
             self._believe(neighbor, neighbor.report)
 
     def use_delay(self, handle: int, delay_s: float) -> None:
-        """Use this delay of the link to a neighbor from now on."""
         neighbor = self.by_handle[handle]
         neighbor.use_delay(delay_s, self._beat_s)
         if neighbor.known:
@@ -347,7 +346,6 @@ class Neighbors:
 
     @property
     def any_fails(self) -> bool:
-        """Returns whether any neighbor says that its work fails."""
         return any(neighbor.degraded for neighbor in self)
 
     def accept_probability_with(self, own: float) -> float:

@@ -83,7 +83,6 @@ class TenantUse:
         return max(1.0, self.quota.requests_per_s or 0.0)
 
     def go_by(self, quota: Quota) -> None:
-        """Use another quota from now on."""
         self.quota = quota
         self._bound()
 
@@ -200,7 +199,6 @@ class Quotas:
         return self._use(tenant, now_s).begin_session(in_place=in_place)
 
     def end_session(self, tenant: str) -> None:
-        """Count a session as ended that was let in."""
         self.uses[tenant].sessions -= 1
 
     def _use(self, tenant: str, now_s: float) -> TenantUse:

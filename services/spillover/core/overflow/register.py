@@ -70,7 +70,6 @@ class Register:
         return self.visits[ref]
 
     def look_again(self, visit: Visit, due_s: float) -> None:
-        """Look at a visit again at `due_s`."""
         heapq.heappush(self.due, (due_s, visit.ref))
         self.next_s = self.due[0][0]
 

@@ -78,7 +78,6 @@ class Sibling:
         """The number of those, by line, that the requests of the line have use for."""
 
     def tells(self, load: SiblingLoad, now_s: float) -> None:
-        """Take in what the sibling tells of its load."""
         self.load, self.told_s = load, now_s
         if self.given:
             self.forget_given()

@@ -101,7 +101,6 @@ class SiteShares:
 
     @property
     def by_class(self) -> tuple[int, ...]:
-        """Returns the share of this node, by class."""
         return tuple([each.share for each in self.classes])
 
     def use(self, servers: int) -> None:

@@ -52,7 +52,6 @@ class SiteTokens(TokenServers[Visit]):
         return site
 
     def share_with(self, siblings: Siblings) -> None:
-        """Share the tokens with siblings from now on."""
         self.siblings = siblings
         self.bucket.everywhere = self.site_limit
         self._went_by = None
@@ -117,7 +116,6 @@ class SiteTokens(TokenServers[Visit]):
         return sum(self.site_limit(kind) for kind in self.servers[number].classes)
 
     def site_limit(self, kind: int) -> int:
-        """Returns how many tokens of this class the site has."""
         return self.siblings.own.classes[kind].servers
 
     def lines_elsewhere(self, fitting: Fitting[Visit]) -> tuple[int, int]:
@@ -227,7 +225,6 @@ class SiteTokens(TokenServers[Visit]):
         return Demand(*queue, load, can_run, leaves, work_s, lines, busy_of, closed)
 
     def _line_loads(self) -> tuple[LineLoad, ...]:
-        """Returns what waits here for tokens, by line."""
         loads = [(0, 0, 0.0)] * len(self.siblings.own.lines)
         if not self.blocked.count:
             return tuple([LineLoad(*load) for load in loads])

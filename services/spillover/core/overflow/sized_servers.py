@@ -70,7 +70,6 @@ class Line:
         """The rests that were asked for last, and what they depend on: one event asks often."""
 
     def begin(self, ref: int, running: _Running) -> None:
-        """Notes that a service begins."""
         self.version += 1
         self.running[ref] = running
         insort(self._ends, (running.end_s, ref))

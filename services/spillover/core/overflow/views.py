@@ -72,7 +72,6 @@ class Patience:
         """The time before which no view is made, or made again."""
 
     def meet(self, up: frozenset[int]) -> None:
-        """Note who is up."""
         if not up <= self._met:
             self._met |= up
 
@@ -167,7 +166,6 @@ class Views:
 
     @property
     def leaves(self) -> bool:
-        """Returns whether this node drains."""
         return self._demand.leaves
 
     @property
@@ -229,7 +227,6 @@ class Views:
     # --- what happens -------------------------------------------------------------------------
 
     def heard(self, sender: int, message: SiblingMessage, now_s: float) -> None:
-        """Take in what a sibling says."""
         one = self.known.get(sender)
         if one is None:
             one = self.known[sender] = Sibling(now_s, len(self.own.lines))
@@ -280,7 +277,6 @@ class Views:
             one.heard_s += late_s
 
     def woke(self, now_s: float) -> None:
-        """Do what is due."""
         if now_s >= self._silence_s:
             for sibling, one in list(self.known.items()):
                 if now_s >= one.heard_s + SILENCE_S:

@@ -53,7 +53,6 @@ class Grants:
         return grant_id in self._open
 
     def get(self, grant_id: str) -> Grant | None:
-        """Returns the open grant of that name."""
         return self._open.get(grant_id)
 
     def make(self, number: int, until_s: float) -> Grant:
@@ -63,7 +62,6 @@ class Grants:
         return grant
 
     def end(self, grant: Grant) -> None:
-        """Its object has returned."""
         del self._open[grant.id]
         self._agenda.drop(grant.alarm)
 

@@ -95,7 +95,6 @@ class Objects:
         heapq.heappush(self._buffer, number)
 
     def bury(self, number: int) -> None:
-        """A granted one is dead."""
         self.granted.remove(number)
         self.dead[number] = None
 

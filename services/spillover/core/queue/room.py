@@ -81,7 +81,6 @@ class Room:
             self.held_bytes += held_bytes
 
     def gone(self, number: int) -> None:
-        """An object is gone for good."""
         self.held_bytes -= self._held.pop(number, 0)
 
     def check(self) -> None:

@@ -80,7 +80,6 @@ class TypeAnswers:
         return bool(self._by_type)
 
     def done(self, server: int, kind: int) -> None:
-        """The server has done a job of this type."""
         of_type = self._by_type.get(kind)
         if of_type is None:
             return
@@ -90,7 +89,6 @@ class TypeAnswers:
             del self._by_type[kind]
 
     def not_done(self, server: int, kind: int, how: str, problem: str | None) -> None:
-        """It has not."""
         of_type = self._by_type.setdefault(kind, _OfType())
         run = of_type.runs.get(server)
         if run is None or run.how != how:

@@ -156,7 +156,6 @@ class Bucket:
 
     @property
     def next_number(self) -> int:
-        """Returns the number of the next release."""
         return self._next
 
     def choose(self, classes: Sequence[int]) -> int:

@@ -42,7 +42,6 @@ class ServerHealth:
         return self.again_s < math.inf
 
     def failed_share(self, now_s: float) -> float:
-        """Returns the share of failures as it counts now."""
         return self._share.at(now_s)
 
     def ended(self, now_s: float, failed: bool, usual: float) -> bool:

@@ -251,7 +251,6 @@ class TokenServers(Pauses, Generic[V]):
         )
 
     def may_join(self, visit: V, kind: int) -> bool:
-        """Returns whether this class is one of them."""
         return kind in self.joins(visit)
 
     def _is_engaged(self, server: UnlikeServer[V]) -> bool:

@@ -103,7 +103,6 @@ class WaitingLines(Generic[V]):
                 visits.move_to_end(one)
 
     def leave(self, kind: int, number: int) -> V:
-        """Returns the one with this number, which waits no longer."""
         self.count -= 1
         return self.lines[kind].remove(number)
 

@@ -193,7 +193,6 @@ class ExpectedTimes:
             self._products[i] = KEPT * self._products[i] + weight * one * time_s
 
     def told(self) -> Learned:
-        """Returns what is known."""
         errors = self._share(self._off_s), self._share(self._counted_off_s)
         return Learned(self.requests, self.mean_s, *errors, tuple(self._factors))
 

@@ -35,7 +35,6 @@ class Attempts:
         return self._won is not None or self.race.is_lost
 
     def begin(self, now_s: float) -> list[socket.socket]:
-        """Returns the sockets of attempts that are due now."""
         begun = []
         while self._won is None and (address := self.race.next(now_s)) is not None:
             opened = None
@@ -58,7 +57,6 @@ class Attempts:
         return begun
 
     def end(self, opened: socket.socket) -> None:
-        """An attempt has come to something."""
         self._settle(opened, opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
 
     def take(self) -> socket.socket:

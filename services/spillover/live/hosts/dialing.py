@@ -134,7 +134,6 @@ class _Waits:
         self._step()
 
     def close(self) -> None:
-        """Wait for nothing more."""
         self._unset_timer()
         for opened in self._attempts.open:
             self._loop.remove_writer(opened)

@@ -59,7 +59,6 @@ class GroupKeys:
 
     @property
     def hashes_with_load(self) -> tuple[str, str, str, str, str]:
-        """Returns the hashes for scripts that count loads."""
         return (*self.hashes, self.load)
 
 

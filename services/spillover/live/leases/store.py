@@ -190,7 +190,6 @@ class RedisLeaseStore:
         await self._publish(self._keys.grab_channel, partitions)
 
     async def publish_allocated(self, *partitions: int) -> None:
-        """Publish on the channel allocated-lease, to all."""
         await self._publish(self._keys.allocated_channel, partitions)
 
     async def close(self) -> None:

@@ -98,7 +98,6 @@ class Clients(Collector):
 
     @property
     def of_cluster(self) -> int:
-        """Returns how many clients the cluster has."""
         return self._clients.of_cluster
 
     def hear(self, node: int, told: NodeCount | None) -> None:

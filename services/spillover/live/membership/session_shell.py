@@ -153,7 +153,6 @@ class SessionShell:
     # --- streams ------------------------------------------------------------------------------
 
     async def _read(self, command: ev.Connect) -> None:
-        """One session, from the attempt to its end."""
         attempt, url = command.attempt, command.server.url
         end: ev.Event = ev.Lost(attempt)
         try:

@@ -27,7 +27,6 @@ class ConditionLog:
         """The neighbors that were avoided when something was last logged."""
 
     def look(self, now_s: float) -> None:
-        """Log what has changed."""
         machine = self._machine
         before, now = self._condition, machine.condition
         if now != before:

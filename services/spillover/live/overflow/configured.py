@@ -36,7 +36,6 @@ class Configured:
         stamp, each time that the node says so."""
 
     def go_by(self, stamp: Stamp) -> None:
-        """Tell neighbors this stamp from now on."""
         self.stamp = stamp
         self.told = self.reported = stamp.told
 

@@ -91,7 +91,6 @@ class EngineWatch:
             task.cancel()
 
     async def close(self) -> None:
-        """Close all connections to engines."""
         self.stop()
         for client in self._clients:
             await client.close()

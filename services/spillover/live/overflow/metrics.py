@@ -174,14 +174,12 @@ class NodeMetrics(Collector):
         return {end: self._forwards[neighbor, end] for end in FORWARD_ENDS}
 
     def joined(self, handle: int, neighbor: str) -> None:
-        """Begin the counters of a neighbor that has joined."""
         self.forwards_left[handle] = self.pulls_left[handle] = 0
         self._received.update(dict.fromkeys(product([neighbor], ENDS), 0))
         self._forwards.update(dict.fromkeys(product([neighbor], FORWARD_ENDS), 0))
         self._peer_refused.update(dict.fromkeys(product([neighbor], PEER_MESSAGES), 0))
 
     def left(self, handle: int, neighbor: str) -> None:
-        """Drop the counters of a neighbor that has left."""
         del self.forwards_left[handle], self.pulls_left[handle]
         for end in ENDS:
             del self._received[neighbor, end]

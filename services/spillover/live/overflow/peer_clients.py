@@ -99,7 +99,6 @@ class PeerClients:
         return client
 
     def of_question(self, url: str, caller: Caller, body_limit_bytes: int) -> HttpClient:
-        """Returns a client for a single question."""
         return self._make(url, caller, body_limit_bytes=body_limit_bytes)
 
     def connections_max(self, away_max: int) -> int:

@@ -195,7 +195,6 @@ class PeerLink:
 
     @property
     def forward_path(self) -> str:
-        """Returns the path to which requests are posted."""
         return self._calls.forward
 
     def warm(self) -> None:

@@ -86,7 +86,6 @@ class PoolLog:
         """The time of the last such line, by server."""
 
     def look(self, now_s: float) -> None:
-        """Log what is new."""
         for server, turns in zip(self._pool.servers, self._turns, strict=True):
             if turns.are_to_be_told(server.state, now_s):
                 self._say_turns(server.number, turns, now_s)

@@ -100,7 +100,6 @@ class Calls(NamedTuple):
 
     @classmethod
     def of(cls, version: int) -> Calls:
-        """Returns the calls of this version."""
         names = ("forward", "cancel", "reports", "federation")
         return cls(version, *(f"{PEER_PREFIX}v{version}/{name}" for name in names))
 

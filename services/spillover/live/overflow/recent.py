@@ -77,7 +77,6 @@ class Recent:
         """The time when the second that `_second` counts is over."""
 
     def done(self, system_time_s: float) -> None:
-        """Count a request that is done."""
         second = self._second if self._clock() < self._until_s else self._now()
         second.done[bisect_left(BOUNDS_S, system_time_s)] += 1
 

@@ -42,7 +42,6 @@ class ReportStream:
         return self._ended.is_set()
 
     async def until_ended(self) -> None:
-        """Return once the stream is to end."""
         await self._ended.wait()
 
     def end(self) -> None:
@@ -95,7 +94,6 @@ class ReportStreams:
             streams.remove(stream)
 
     def end(self, neighbor: int) -> None:
-        """End the streams of a neighbor that has left."""
         self._turns.pop(neighbor, None)
         for stream in self._streams.pop(neighbor, []):
             stream.end()

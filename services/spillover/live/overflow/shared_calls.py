@@ -98,7 +98,6 @@ class SharedCall:
                 self.line.write_soon()
 
     def resume(self) -> None:
-        """Have more of it come."""
         if self.line is not None:
             self.line.caller.resume(self.number)
             self.line.write_soon()
@@ -248,7 +247,6 @@ class SharedCalls:
         self._tell_waiting(REFUSED)
 
     def _switched(self, exchange: SwitchingRequest, opened: Connection, data: bytes) -> None:
-        """Share a connection that has just opened."""
         self._opening = None
         self._unanswered = 0
         self._line = line = _CallingConnection(opened, exchange)
@@ -268,7 +266,6 @@ class SharedCalls:
         self._tell_waiting(NOT_LEFT)
 
     def _ended(self, line: _CallingConnection, _: Response | BaseException) -> None:
-        """Forget a shared connection that has ended."""
         self.lines.discard(line)
         self._counts.ended(line)
         if self._line is line:

@@ -37,7 +37,6 @@ class SharedCounts:
         """The numbers of frames of connections that have ended."""
 
     def ended(self, connection: SharedConnection) -> None:
-        """Add the counts of a connection that has ended."""
         for connections in self.open.values():
             connections.discard(connection)
         self._sent += connection.out.frames
@@ -92,7 +91,6 @@ class SharedConnection(asyncio.Protocol):
         self.out.is_blocked = True
 
     def resume_writing(self) -> None:
-        """Write on."""
         self.out.is_blocked = False
         self.write_soon()
 

@@ -75,7 +75,6 @@ class Bodies:
 
     @property
     def is_durable(self) -> bool:
-        """Returns whether they outlive the process."""
         return self._store is not None
 
     def held_bytes(self, size_bytes: int) -> int:

@@ -82,7 +82,6 @@ class QueueHistory:
             tell(event)
 
     def did(self, command: ev.Command) -> None:
-        """A command has come out of it."""
         if (tell := self._did.get(type(command))) is not None:
             tell(command)
 

@@ -119,7 +119,6 @@ class QueueShell:
         return self.timers.clock()
 
     def object_id(self, number: int) -> str:
-        """Returns how users know an object."""
         return f"{self.object_prefix}{number}"
 
     def feed(self, event: ev.Event) -> None:

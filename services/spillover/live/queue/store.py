@@ -168,7 +168,6 @@ class ObjectStore:
         return found, max(numbers)
 
     def path_of(self, number: int) -> Path:
-        """Returns where an object is that is a file."""
         return self._files / str(number)
 
     # --- wishes -------------------------------------------------------------------------------

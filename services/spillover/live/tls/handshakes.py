@@ -52,7 +52,6 @@ class Turns:
         return _turns.setdefault(loop, cls())
 
     def add(self, step: Callable[[], None]) -> None:
-        """Do this soon."""
         self._waiting.append(step)
         self._ask_for_turn()
 

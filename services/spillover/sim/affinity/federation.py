@@ -110,15 +110,12 @@ class Federation:
         """The tokens of the prompts on their way to each engine."""
 
     def engines_of(self, site: int) -> range:
-        """Returns the numbers of a site's engines."""
         return range(site * self.setting.engines, (site + 1) * self.setting.engines)
 
     def site_of(self, engine: int) -> int:
-        """Returns the site of an engine."""
         return engine // self.setting.engines
 
     def state(self, viewer: int, engine: int, now_s: float) -> EngineState:
-        """Returns what a site knows of an engine."""
         site, setting = self.site_of(engine), self.setting
         if site != viewer:
             reported = (now_s - setting.rtt_s(viewer, site) / 2) // setting.report_s

@@ -93,7 +93,6 @@ class LeaseScene:
 
     @property
     def first_nodes(self) -> list[int]:
-        """Returns the nodes that are there from the start."""
         return [node for node in range(self.nodes) if node not in self.troubles.join_ms]
 
 

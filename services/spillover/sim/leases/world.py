@@ -146,7 +146,6 @@ class Surroundings:
             self._deliver(i, node.on_challenged, partition)
 
     def publish_allocated(self, partition: int) -> None:
-        """Publish on the channel allocated-lease, to all."""
         for i, node in enumerate(self.nodes):
             self._deliver(i, node.on_allocated, partition)
 

@@ -84,7 +84,6 @@ class SimClient:
         self.moves = 0
 
     def use_newest(self) -> None:
-        """Have the newest session be the one that is used."""
         self.session = self.streams[max(self.streams)]
 
     @property

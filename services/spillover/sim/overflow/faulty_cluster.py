@@ -134,7 +134,6 @@ class FaultyCluster(SimCluster):
     def connect(
         self, clusters: Mapping[ClusterId, FaultyCluster], channels: Mapping[Direction, Channel]
     ) -> None:
-        """Join it to its neighbors."""
         self.clusters, self._channels = clusters, channels
         self._make_ends()
 
@@ -291,7 +290,6 @@ class FaultyCluster(SimCluster):
         self.deliver(self.feed, ev.Drain() if drains else ev.Resume())
 
     def pause(self) -> None:
-        """Stand still."""
         self.paused = True
         self.servers.pause()
 

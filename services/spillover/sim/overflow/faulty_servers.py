@@ -75,7 +75,6 @@ class FaultyServers:
         return self._trouble
 
     def start(self, command: ev.Start) -> None:
-        """Begin a service."""
         service_s = command.request.work
         if service_s is None:
             service_s = self._service_s
@@ -93,7 +92,6 @@ class FaultyServers:
         return self._services.pop(ref, None) is not None
 
     def pause(self) -> None:
-        """Stand still."""
         self._paused = True
         for service in self._services.values():
             service.left_s = max(0.0, service.end_s - self._world.now_s)
@@ -115,7 +113,6 @@ class FaultyServers:
             service.known_s = None
 
     def clear(self) -> None:
-        """Lose all that runs."""
         self._services.clear()
         self._paused = False
 

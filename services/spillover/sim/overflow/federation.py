@@ -191,7 +191,6 @@ class SimCluster:
         self._world.at(self._world.now_s, self.feed, ev.ServiceAsked(self._is_well()))
 
     def _is_well(self) -> bool:
-        """Whether the service says so."""
         return True
 
     def _served(self, ref: int, service_s: float) -> None:

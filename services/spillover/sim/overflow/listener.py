@@ -47,7 +47,6 @@ class Listener:
         self._link.there.readers[self.own.name] = (self, self._stream)
 
     def connect(self) -> None:
-        """Ask for a stream."""
         self._new_stream()
         stream, said = self._stream, self.own.says()
         asked = partial(self._asked, stream, self._link.there, said)
@@ -60,7 +59,6 @@ class Listener:
         self._out.send(closed, None, may_be_lost=False)
 
     def hear(self, stream: int, report: LoadReport | None) -> None:
-        """A line of the stream is there."""
         event = ev.ReportReceived(self._link.machine.neighbor, report)
         self.own.deliver(self._read, stream, event)
 

@@ -90,7 +90,6 @@ class OverflowRun:
     those since."""
 
     def answered(self, arrival: Arrival, answer: Answer) -> None:
-        """A request has its answer."""
         self.came_to(arrival, answer.outcome)
         if answer.outcome is Outcome.DONE:
             self.system_time_ms[arrival.cluster].append(answer.total_s * 1e3)

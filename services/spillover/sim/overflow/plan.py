@@ -44,8 +44,6 @@ class ServerPlan:
         return 1.0 - sum(self.networked) / sum(self.isolated)
 
     def as_dict(self) -> dict[str, object]:
-        """Returns the object that `plan --json` prints."""
-
         def side(servers: Servers, p99_ms: Sequence[float | None]) -> dict[str, object]:
             return {
                 "servers": dict(zip(self.cluster_ids, servers, strict=True)),

@@ -124,7 +124,6 @@ class PoolChecker:
         self._running[command.ref] = one
 
     def _why_closed(self, number: int) -> list[str]:
-        """Returns why a server is closed: what was told, and what the pool says."""
         told = [
             why for why in ("out", "down") if (why, self._pool.servers[number].id) in self._shut
         ]

@@ -74,7 +74,6 @@ class PoolServers:
         return not self.down and self._all.is_none and all(one.is_none for one in self._each)
 
     def trouble(self, server: str | None = None) -> Trouble:
-        """Returns what goes wrong with one server, or with all."""
         return self._all if server is None else self._each[self.number[server]]
 
     def start(self, door: PoolDoor, command: ev.Start) -> None:
@@ -114,7 +113,6 @@ class PoolServers:
         return True
 
     def pause(self) -> None:
-        """Stand still."""
         self._paused_s = self._world.now_s
 
     def resume(self) -> None:
@@ -178,7 +176,6 @@ class PoolDoor:
         return self.servers.sound
 
     def trouble(self, server: str | None = None) -> Trouble:
-        """Returns what goes wrong with one server, or with all."""
         return self.servers.trouble(server)
 
     def tell(self, event: Any) -> None:
@@ -189,7 +186,6 @@ class PoolDoor:
             self._unheard.append(event)
 
     def start(self, command: ev.Start) -> None:
-        """Begin a service."""
         self.servers.start(self, command)
 
     def stop(self, ref: int) -> bool:

@@ -74,7 +74,6 @@ class SiblingStreams:
             self._world.at(self._world.now_s, there.deliver, *told)
 
     def hear(self, number: int, stream: Stream, message: SiblingMessage) -> None:
-        """A message is there."""
         if self._heard.get(number) is stream:
             stream.heard_s = self._world.now_s
             self._own.feed(ev.SiblingHeard(number, message))
@@ -111,7 +110,6 @@ class SiblingStreams:
         self._cut.discard(number)
 
     def broke(self, other: FaultyCluster, stream: Stream) -> None:
-        """This stream has ended."""
         if self._heard.get(other.node) is stream:
             del self._heard[other.node]
             other.to_siblings.forget(self._own.node, stream)

@@ -31,7 +31,6 @@ class SiteFigures:
         self._lost[node.name] += 1
 
     def died(self, node: FaultyCluster) -> None:
-        """A node has died."""
         if node.id in self._sites:
             self._look(node.id, self._world.now_s)
 

@@ -137,7 +137,6 @@ class SimConsumer(Process):
             self.feed(cn.Unreachable(call.take, call.producer.name))
 
     def answered(self, call: SentCall, event: cn.Event) -> None:
-        """The answer is here."""
         if call.open:
             call.hang_up = None
             self._close(call)
@@ -150,7 +149,6 @@ class SimConsumer(Process):
         wires.send(self.name, producer.name, kind, partial(producer.reached, come, refused), failed)
 
     def _answer(self, call: SentCall, kind: str, event: cn.Event) -> None:
-        """Send the answer of the producer."""
         self._wires.send(
             call.producer.name,
             self.name,

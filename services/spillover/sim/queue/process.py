@@ -42,7 +42,6 @@ class Process:
         self.timers.cancel()
 
     def pause(self) -> None:
-        """Stand still."""
         self.paused = True
 
     def resume(self) -> None:
@@ -55,7 +54,6 @@ class Process:
         self.timers.set_anew()
 
     def set_clock(self, rate: float) -> None:
-        """Have its clock run at this rate from now on."""
         self.clock.set(rate, 0.0)
         self.timers.set_anew()
 

@@ -67,7 +67,6 @@ class Wires:
             self.world.at(at_s, self._arrive, source, target, arrive, lost)
 
     def lose(self, lost: Callable[[], None]) -> None:
-        """Have it told that a message is lost."""
         self.world.at(self.world.now_s + self._random.random() * TIMEOUT_S, lost)
 
     def _arrive(

@@ -68,8 +68,6 @@ class Console:
         self.broadcast.close()
 
     def mount(self, app: FastAPI) -> None:
-        """Add the routes."""
-
         @app.get(PATH, response_class=HTMLResponse)
         async def console(request: Request) -> Response:
             """Shows what happens here, live, for people."""

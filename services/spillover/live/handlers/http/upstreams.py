@@ -283,7 +283,6 @@ class Upstreams:
             self._places.use(servers)
 
     def sent(self, session: int, work: float, upstream: Upstream, now_s: float) -> Dispatch | None:
-        """A request goes to an upstream."""
         if self._places is None:
             return None
         dispatch = self._places.sent(session, work, upstream.place, now_s)
@@ -384,7 +383,6 @@ class Upstreams:
 
     @property
     def are_up(self) -> bool:
-        """Returns whether any of them counts as up."""
         return self._count_up() > 0
 
     @property

@@ -133,7 +133,6 @@ class Supervisor:
         start_own(self._thread)
 
     def begin(self) -> None:
-        """Renew from now on."""
         with self._lock:
             self._begun, self._ending = True, False
             self._say(BEGIN)

@@ -125,7 +125,6 @@ class Callee:
             self.out.frame(BEGIN, number, told)
 
     def piece(self, number: int, data: bytes) -> None:
-        """Send a piece of the body."""
         stream = self._streams.get(number)
         if stream is not None:
             self.out.piece(stream, data)

@@ -125,7 +125,6 @@ class VisitTrace:
         return attempt
 
     def end_attempt(self, at_s: float, error: str | None, problem: str | None = None) -> None:
-        """End the attempt that was under way."""
         attempt, self.under_way = self.under_way, None
         if attempt is not None:
             attempt.ended_s = self.ended_s = max(at_s, attempt.began_s)

@@ -103,7 +103,6 @@ class Tracing:
         return shell
 
     def close(self) -> None:
-        """End with the node."""
         self._recorder.close(FLUSH_S)
 
     def _hear(self, event: ev.Event, now_s: float) -> None:

@@ -40,7 +40,6 @@ class Counts:
     now_s: float
 
     def since(self, before: Counts) -> Counts:
-        """Returns what has happened since then."""
         return Counts(
             self.arrived - before.arrived,
             self.blocked - before.blocked,
