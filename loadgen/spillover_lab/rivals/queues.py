@@ -77,7 +77,6 @@ class Sites:
             {ids.index(one.id): one.delay_ms / 1e3 for one in topology.neighbors(cluster)}
             for cluster in ids
         ]
-        """The way to each neighbor, by site."""
         self.sent_s: dict[tuple[int, int], deque[float]] = {
             (site, to): deque() for site, ways_s in enumerate(self.ways_s) for to in ways_s
         }

@@ -34,7 +34,6 @@ class TypeGroups:
     plain: frozenset[ClusterId]
     """Clusters with plain servers: they serve every type, one that no pool names too."""
     _places: Mapping[str, int] = field(init=False, repr=False, compare=False)
-    """The place of its group, by type."""
 
     def __post_init__(self) -> None:
         places = {kind: index for index, one in enumerate(self.groups) for kind in one.types}

@@ -71,7 +71,6 @@ class QueueCalls:
             wire.PROBE_PATH: self._probe,
             wire.OFFER_PATH: self._peer_offer,
         }
-        """What takes messages of peers, by path."""
 
     # --- objects ------------------------------------------------------------------------------
 

@@ -21,7 +21,6 @@ WORK = "work"
 NOTHING = "nothing"
 NO_ANSWER = "no_answer"
 ENDS = (WORK, NOTHING, NO_ANSWER)
-"""The ends of a question for work."""
 
 ANSWER_S_MIN = 1.0
 ANSWER_WAYS = 6.0

@@ -15,7 +15,6 @@ from spillover.model.unlike_servers import UnlikeServers
 _USUAL: Final[dict[str, Any]] = {
     field.name: field.default for owner in (Cluster, Topology) for field in fields(owner)
 }
-"""The defaults of a topology, by field."""
 
 NO_GROUPS: Final = TypeGroups((), frozenset())
 

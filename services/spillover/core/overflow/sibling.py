@@ -27,7 +27,6 @@ class Layout(NamedTuple):
     """The tokens of a site whose servers are unlike."""
 
     names: tuple[str, ...]
-    """The names of the classes."""
     tokens: tuple[int, ...]
     """The number of tokens, by class."""
     lines: tuple[tuple[int, ...], ...]

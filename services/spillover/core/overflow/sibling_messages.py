@@ -117,7 +117,6 @@ class Frozen(msgspec.Struct, frozen=True, omit_defaults=True):
     """The time after which all that lost nodes were running is over, as far as this one knows."""
     leaves: bool = False
     share_of: Counts = ()
-    """The share by class."""
     limits: Limits | None = None
 
 
@@ -130,7 +129,6 @@ class Installed(msgspec.Struct, frozen=True, omit_defaults=True):
     """The nodes of the view to which names belong: all that do not leave, or all if all do."""
     share: Whole
     share_of: Counts = ()
-    """The share by class."""
     limits: Limits | None = None
 
 

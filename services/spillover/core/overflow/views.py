@@ -115,7 +115,6 @@ class Views:
         self.viewed_s = -math.inf
         """The time when the view was installed."""
         self.members: frozenset[int] = frozenset()
-        """The nodes of the view."""
         self.owners: frozenset[int] = frozenset()
         """The members to which names belong."""
         self._unmet: frozenset[int] = frozenset()
@@ -130,7 +129,6 @@ class Views:
         self._promised: View = NO_VIEW
         """The latest view that this node was asked for; it is being made while it is not `view`."""
         self._latest: View = NO_VIEW
-        """The latest view that was heard of."""
         self._answers: dict[int, Frozen] = {}
         """The nodes' answers on the view that this node makes; empty while it makes none."""
         self._wanted: frozenset[int] = frozenset()

@@ -26,7 +26,6 @@ class Token:
         self.number = 0
         """The number of its last release."""
         self.released_s = 0.0
-        """When that was."""
 
 
 class _Class:

@@ -116,11 +116,9 @@ class Fitting(Generic[V]):
             self._up = [server for server in self._servers if server.state == "resting"]
         there = self._up or self._servers
         self.serves = serves = frozenset(kind for server in there for kind in server.classes)
-        """The classes that they work on."""
         self._lines = [line for line, of in self._all_lines if not serves.isdisjoint(of)]
         rates = [server.rate for server in there]
         self._rates = sum(rates) or 1.0
-        """The sum of their rates."""
         self.rate = self._rates / max(1, len(rates))
 
     @property

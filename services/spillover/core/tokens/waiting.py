@@ -68,7 +68,6 @@ class WaitingLines(Generic[V]):
         ]
         self._next = 0
         self.count = 0
-        """How many wait in all of them."""
 
     def __iter__(self) -> Iterator[V]:
         """Returns all that wait, in the order in which they came."""

@@ -15,7 +15,6 @@ from spillover.model.errors import UNREADABLE
 from spillover.model.ranges import Cluster, MaybeCluster, Share, Whole
 
 SESSION = "/session"
-"""The path of it."""
 
 SIGN_OF_LIFE = b"{}\n"
 SIGN_OF_LIFE_S = 15.0

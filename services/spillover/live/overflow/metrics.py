@@ -79,7 +79,6 @@ class NodeMetrics(Collector):
         self.passed_ends: Mapping[str, int] = {}
         """The number of answers that had begun to pass through, by how they ended."""
         self.shared = SharedCounts()
-        """The counts of the shared connections."""
         self.spans: Mapping[str, int] = {}
         """The number of spans of traces, by how they ended; empty where there are none."""
         self._written = (

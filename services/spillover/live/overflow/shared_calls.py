@@ -198,7 +198,6 @@ class SharedCalls:
         """Whether connections are shared, as far as is known."""
         self._line: _CallingConnection | None = None
         self.lines: set[_CallingConnection] = set()
-        """The connections that are open."""
         self._opening: SwitchingRequest | None = None
         self._waiting: deque[SharedCall] = deque()
         self._is_closed = False

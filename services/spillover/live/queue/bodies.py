@@ -62,7 +62,6 @@ class Bodies:
         """The counts of deliveries that are to be written, by number."""
         self._noting: asyncio.TimerHandle | None = None
         self.memory_bytes = 0
-        """The bytes in memory."""
 
     def __len__(self) -> int:
         return len(self._bodies)

@@ -30,7 +30,6 @@ class HeldObject:
         self._ended: asyncio.Future[bool | None] | None = None
         self._well = False
         self.taker: object = None
-        """The thread that it was given to."""
         self.lost = asyncio.Event()
         """Set when its grant has ended while it was handled, and when it was acknowledged and that
         was too late or not heard: somebody else may be given it."""

@@ -67,14 +67,12 @@ class Material:
 
     files: TlsFiles
     digest: bytes
-    """The digest of the files' bytes."""
     leaf: x509.Certificate
     between: tuple[x509.Certificate, ...]
     """The certificates that are sent along with it."""
     trusted: tuple[x509.Certificate, ...]
     """All CAs of the file."""
     cas: tuple[x509.Certificate, ...]
-    """The CAs that hold."""
     warnings: tuple[str, ...] = ()
     """Remarks that are no errors, a line each."""
 

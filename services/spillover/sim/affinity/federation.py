@@ -58,7 +58,6 @@ class Bound(NamedTuple):
 
     engine: int
     expected_tokens: float
-    """The tokens that are expected to be read there."""
     claim: Claim | None = None
     """What the site remembered of the session at the engine."""
     dispatch: Dispatch | None = None

@@ -60,7 +60,6 @@ class PoolServers:
         self._paused_s: float | None = None
         """The instant since which they stand still now; None while they do not."""
         self.number = {each.id: place for place, each in enumerate(pool.servers)}
-        """The numbers of the servers, by id."""
         self._all = Trouble(random)
         self._each = [Trouble(random) for _ in pool.servers]
         self.down: set[int] = set()

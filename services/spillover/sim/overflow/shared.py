@@ -126,7 +126,6 @@ class MergedPool:
         self._discipline, self._order = pools[0].discipline, pools[0].order
         self._refuses = all(cluster.on_block == REFUSE for cluster in clusters)
         self.named = {kind.id for pool in pools for kind in pool.types}
-        """Types that pools name."""
         self._joins: dict[str, tuple[str, ...]] = dict.fromkeys((*sorted(self.named), OTHERS), ())
         self._servers: list[Server] = []
         self._classes: list[ServerClass] = []
