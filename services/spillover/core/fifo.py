@@ -22,8 +22,6 @@ class Fifo(Generic[T]):
     """First in, first out. Taking from the middle leaves a hole, and holes are swept out when
     they outnumber what waits, so that both memory and time stay proportional to the latter."""
 
-    __slots__ = ("_holes", "_places")
-
     def __init__(self) -> None:
         self._places: deque[FifoEntry[T]] = deque()
         self._holes = 0

@@ -25,8 +25,6 @@ its requests, and refuses new ones."""
 class Reach:
     """The signs of life of one server, and the refusals."""
 
-    __slots__ = ("_refusing_s", "_trouble_s", "alive_s")
-
     def __init__(self) -> None:
         self.alive_s = -math.inf
         """The time of the last sign of life: an answer, or a connection that was opened."""

@@ -35,8 +35,6 @@ class Direct:
     """What needs no task: POST to some paths, and GET below others. Of no page: who may ask is for
     the app to check."""
 
-    __slots__ = ("get", "get_below", "posts")
-
     def __init__(
         self,
         posts: Iterable[DirectPost],

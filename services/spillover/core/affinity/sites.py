@@ -51,9 +51,6 @@ class Expected(NamedTuple):
 class _Site:
     """One life of a neighbor."""
 
-    __slots__ = ("_loads", "_sent", "_unreported", "block", "busy", "epoch", "first", "freest",
-                 "places", "wait", "work_per_s")  # fmt: skip
-
     def __init__(self, epoch: int, block: int) -> None:
         self.epoch = epoch
         self.block = block

@@ -65,18 +65,6 @@ FULL = Failure(f"{LOOKUPS_MAX} names are being looked up already, and none more 
 
 
 class _Host:
-    __slots__ = (
-        "addresses",
-        "asked_s",
-        "began_s",
-        "failure",
-        "fresh_until_s",
-        "gone_s",
-        "retry_s",
-        "suspects",
-        "turn",
-    )
-
     def __init__(self) -> None:
         self.addresses: tuple[Address, ...] = ()
         """The last good answer."""

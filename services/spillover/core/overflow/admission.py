@@ -33,23 +33,6 @@ class Admission:
     """The admission to the queue. It looks at the servers and the visits that wait for them, and
     changes neither. When to drain is the machine's business."""
 
-    __slots__ = (
-        "_health",
-        "_held",
-        "_here",
-        "_neighbors",
-        "_refuses_blocked",
-        "_servers",
-        "_settings",
-        "bounds_foreign",
-        "draining",
-        "emptying",
-        "hands_on",
-        "invites",
-        "lame_until_s",
-        "stalled",
-    )
-
     def __init__(
         self,
         settings: NodeSettings,

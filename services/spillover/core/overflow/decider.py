@@ -22,18 +22,6 @@ from spillover.policy.overflow.choosers import CHOOSERS
 class Decider:
     """One cluster's decisions. It reads the neighbors' table and writes only the history."""
 
-    __slots__ = (
-        "_choose",
-        "_neighbors",
-        "_nobody",
-        "_random",
-        "_shadows",
-        "_weights",
-        "log",
-        "policy",
-        "shadow",
-    )
-
     def __init__(
         self,
         policy: str,

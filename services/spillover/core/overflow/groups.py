@@ -59,19 +59,6 @@ class Group:
     """One group at one cluster. Its servers are `fitting`, of a pool that estimates what they can
     do."""
 
-    __slots__ = (
-        "estimates",
-        "fitting",
-        "home_load",
-        "id",
-        "is_alike",
-        "is_known",
-        "neighbors",
-        "pulling",
-        "served_by",
-        "started_s",
-    )
-
     def __init__(
         self,
         group: TypeGroup,

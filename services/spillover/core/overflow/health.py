@@ -69,24 +69,6 @@ class Health:
     here. `asks` says whether the cluster asks its service, by a request of its own, while it is
     degraded."""
 
-    __slots__ = (
-        "_asked",
-        "_asks",
-        "_begun_s",
-        "_degraded_s",
-        "_home_s",
-        "_paid_again_s",
-        "_pause_s",
-        "_probe_again_s",
-        "_probes",
-        "_says_well",
-        "_since_s",
-        "changes",
-        "here",
-        "start_share",
-        "state",
-    )
-
     def __init__(self, *, asks: bool = False) -> None:
         self.state = WELL
         """WELL, DEGRADED or RECOVERING."""

@@ -24,9 +24,6 @@ class HeldBytes:
     """The held bytes, and their limits. A neighbor's request may use nine tenths of what a client's
     may, as of the queue."""
 
-    __slots__ = ("_foreign_limit_bytes", "_home_limit_bytes", "limit_bytes", "moving_bytes",
-                 "request_bytes", "wanted_bytes")  # fmt: skip
-
     def __init__(self, limit_bytes: int = UNLIMITED_BYTES) -> None:
         self.request_bytes = 0
         """The number of bytes of all requests that are under way."""

@@ -70,8 +70,6 @@ class Ending:
 class History:
     """The last `limit` records of one cluster."""
 
-    __slots__ = ("_ring", "add", "add_end")
-
     def __init__(self, limit: int) -> None:
         self._ring: deque[Decision | Note | Ending] = deque(maxlen=limit)
         self.add: Callable[[Decision | Note], None] = self._ring.append

@@ -10,8 +10,6 @@ class HomeLoad:
     """The home load of one cluster. `arrivals` counts the requests since the rate was last asked
     for."""
 
-    __slots__ = ("_at_s", "_rate_hz", "arrivals", "elsewhere", "load", "own")
-
     def __init__(self, now_s: float) -> None:
         self.arrivals = 0
         self._rate_hz = 0.0

@@ -86,19 +86,6 @@ class IdempotencyTable:
     asynchronous requests that nobody has seen, and `lost` those that were dropped before, by the
     reason."""
 
-    __slots__ = (
-        "_brief",
-        "_brief_bytes",
-        "_by_id",
-        "_bytes",
-        "_lasting",
-        "_limit",
-        "_limit_bytes",
-        "_ttl_s",
-        "lost",
-        "unfetched",
-    )
-
     def __init__(self, ttl_s: float, limit: int, limit_bytes: int) -> None:
         self._ttl_s = ttl_s
         self._limit = limit

@@ -21,8 +21,6 @@ FAILURES = frozenset({Outcome.FAILED, Outcome.REJECTED, Outcome.UNKNOWN})
 class Ledger:
     """Counters of one epoch. The `Register` moves requests through it; nothing else writes it."""
 
-    __slots__ = ("epoch", "foreign", "home")
-
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.home = dict.fromkeys(("accepted", *HOME_ENDS, *HOME_STATES), 0)

@@ -25,8 +25,6 @@ class Parting:
     """The parting from neighbors of one cluster. It is looked at when the timer fires, several
     times a second."""
 
-    __slots__ = ("_since_s", "is_removed")
-
     def __init__(self) -> None:
         self._since_s: dict[int, float] = {}
         """The time since which each neighbor parts, by handle."""

@@ -47,8 +47,6 @@ class Pulling:
     pauses are drawn from `random`; `ends` counts the ends of questions, with those of other
     groups."""
 
-    __slots__ = ("_asked", "_coming", "_neighbors", "_period_s", "_random", "ends")
-
     def __init__(
         self,
         neighbors: Neighbors,

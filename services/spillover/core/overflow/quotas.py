@@ -49,18 +49,6 @@ class Excess(NamedTuple):
 class TenantUse:
     """The use of one tenant: what it uses now, and what it has asked for."""
 
-    __slots__ = (
-        "_allowed",
-        "_allowed_at_s",
-        "limited",
-        "others",
-        "queued",
-        "quota",
-        "requests",
-        "running",
-        "sessions",
-    )
-
     def __init__(self, quota: Quota, now_s: float) -> None:
         self.quota = quota
         self.queued = 0
@@ -163,8 +151,6 @@ class TenantUse:
 
 class Quotas:
     """All tenants of one home."""
-
-    __slots__ = ("_queued", "_running", "_told", "uses")
 
     def __init__(self) -> None:
         self._told: dict[str, Use | None] = {}

@@ -22,10 +22,6 @@ class Register:
     """The visits by ref, with the ledger, the times when they are to be looked at, how many are
     away, and how many bytes all of them hold."""
 
-    __slots__ = (
-        *("_foreign", "_home", "away", "due", "held", "ledger", "looks", "next_s", "visits"),
-    )
-
     def __init__(self, epoch: int, held_limit_bytes: int = UNLIMITED_BYTES) -> None:
         self.ledger = Ledger(epoch)
         self._home, self._foreign = self.ledger.home, self.ledger.foreign

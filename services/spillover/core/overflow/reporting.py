@@ -23,8 +23,6 @@ but not for longer."""
 class Gossip:
     """The two timers. Periods that were slept through are left out, not made up for."""
 
-    __slots__ = ("_beat_s", "_period_s", "_report_s", "next_s", "sequence")
-
     def __init__(self, period_s: float, random: Random, now_s: float) -> None:
         self._period_s = period_s
         self._report_s = now_s + random.random() * period_s

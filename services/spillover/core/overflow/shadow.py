@@ -30,8 +30,6 @@ class ShadowChoice:
 class Shadow:
     """One such policy, and the sums over all that it was asked."""
 
-    __slots__ = ("_choose", "lost_s", "other", "policy", "same", "saved_s")
-
     def __init__(self, policy: str) -> None:
         self.policy = policy
         self._choose = CHOOSERS[policy]

@@ -64,8 +64,6 @@ NO_DEMAND = Demand(0, 0, 0, 0.0, 0.0, can_run=True, leaves=False, work_s=0.0)
 class Sibling:
     """The knowledge of a node about a sibling."""
 
-    __slots__ = ("given", "given_of", "heard_s", "load", "told_s")
-
     def __init__(self, now_s: float, lines: int) -> None:
         self.heard_s = now_s
         self.load: SiblingLoad | None = None

@@ -42,8 +42,6 @@ class Part(NamedTuple):
 class ClassShare:
     """The share of this node in the tokens of one class. Servers that are alike are one class."""
 
-    __slots__ = ("early", "idle", "lines", "servers", "servers_most", "share", "spare")
-
     def __init__(self, servers: int, lines: tuple[int, ...]) -> None:
         self.servers = servers
         """The number of tokens that the site has."""
@@ -74,8 +72,6 @@ class ClassShare:
 class SiteShares:
     """The share of one node of a site which has so many servers, or the tokens of a layout where
     these are unlike."""
-
-    __slots__ = ("classes", "form", "is_alike", "limits", "lines", "servers", "share", "spare")
 
     def __init__(self, servers: int, layout: Layout | None = None) -> None:
         names, tokens, lines = ((), (servers,), ALIKE) if layout is None else layout

@@ -45,11 +45,6 @@ class _Running(NamedTuple):
 class Line:
     """The work that waits and runs, in seconds of one server."""
 
-    __slots__ = (
-        *("_ends", "_ends_s", "expected", "foreign_s", "known_rests"),
-        *("last", "load", "running", "version", "waiting_s"),
-    )
-
     def __init__(self) -> None:
         self.expected = ExpectedWork()
         self.waiting_s = 0.0

@@ -19,11 +19,6 @@ time."""
 class Sizes:
     """The sizes of the requests to one neighbor, in bytes."""
 
-    __slots__ = (
-        *("_came_back", "_least_missed", "_standing", "_trial_s"),
-        *("is_calm", "limit_bytes", "limited"),
-    )
-
     def __init__(self) -> None:
         self.acquit()
 

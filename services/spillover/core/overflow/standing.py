@@ -54,22 +54,6 @@ class Standing:
     """The standing of one place, which begins with this sum of evidence. It learns from the work
     that ends there."""
 
-    __slots__ = (
-        "_at_fault",
-        "_ends",
-        "_failures",
-        "_last_s",
-        "_others_run",
-        "_suspect",
-        "_suspect_fails",
-        "_total",
-        "degraded",
-        "is_calm",
-        "run",
-        "share",
-        "strictness",
-    )
-
     def __init__(self, total: float = 0.0) -> None:
         self.degraded = False
         self.is_calm = not total

@@ -37,16 +37,6 @@ class Fate(Enum):
 class Transit:
     """One direction of a link; `random` draws what is lost, and how late what is not."""
 
-    __slots__ = (
-        "_given_up_after_s",
-        "_last_due_s",
-        "_random",
-        "cut",
-        "delay_s",
-        "jitter_s",
-        "loss",
-    )
-
     def __init__(
         self, random: Random, delay_s: float, given_up_after_s: float = GIVEN_UP_AFTER_S
     ) -> None:

@@ -57,8 +57,6 @@ the while."""
 class Patience:
     """The time for which a node waits for others before it makes a view without them."""
 
-    __slots__ = ("_met", "_started_s", "_until_s", "back_by_s", "waits_until_s")
-
     def __init__(self, now_s: float) -> None:
         self._started_s = now_s
         self._met: frozenset[int] = frozenset()

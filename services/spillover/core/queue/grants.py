@@ -35,8 +35,6 @@ class Grant:
 class Grants:
     """The open grants, and the last ones that were acknowledged."""
 
-    __slots__ = ("_acknowledged", "_agenda", "_open", "_random")
-
     def __init__(self, random: Random, agenda: Agenda) -> None:
         self._random = random
         self._agenda = agenda

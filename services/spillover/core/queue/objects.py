@@ -13,11 +13,6 @@ from collections.abc import Iterator
 class Objects:
     """The objects that were produced and not acknowledged. Numbers grow as objects come."""
 
-    __slots__ = (
-        *("_buffer", "_deliveries"),
-        *("acknowledged", "dead", "discarded", "granted", "produced", "resting"),
-    )
-
     def __init__(self) -> None:
         self._buffer: list[int] = []
         self._deliveries: dict[int, int] = {}

@@ -34,8 +34,6 @@ class Reached(NamedTuple):
 class Ways:
     """The choice among the `peers` that the producer `own` knows."""
 
-    __slots__ = ("_failed_s", "_known", "_own", "_random")
-
     def __init__(self, own: str, peers: tuple[str, ...], random: Random) -> None:
         self._own = own
         self._known = frozenset((own, *peers))

@@ -18,8 +18,6 @@ class WaitingOffer(NamedTuple):
 class Room:
     """`places` are for objects that nobody has been granted, `limit_bytes` for all in memory."""
 
-    __slots__ = ("_admitted", "_held", "_limit_bytes", "_places", "_storing", "held_bytes")
-
     def __init__(self, places: int, limit_bytes: float) -> None:
         self._places = places
         self._limit_bytes = limit_bytes

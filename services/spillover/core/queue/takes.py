@@ -69,8 +69,6 @@ class OpenTake:
 class Takes:
     """The open takes, by the id of their probes and by their call."""
 
-    __slots__ = ("_agenda", "_by_ref", "by_id")
-
     def __init__(self, agenda: Agenda) -> None:
         self._agenda = agenda
         self.by_id: dict[str, OpenTake] = {}

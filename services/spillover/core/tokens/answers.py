@@ -69,8 +69,6 @@ class TypeAnswers:
     """The answers of servers to types of a pool, by their numbers: at most one run for each
     pair."""
 
-    __slots__ = ("_by_type",)
-
     def __init__(self) -> None:
         self._by_type: dict[int, _OfType] = {}
         """The answers of each type that has a run, and of no other."""

@@ -31,8 +31,6 @@ class Token:
 class _Class:
     """The tokens of one class, wherever they are. Only the bucket touches it."""
 
-    __slots__ = ("available", "back", "id", "is_closed", "limit", "made", "out", "served", "starts")
-
     def __init__(self, id_: str, limit: int) -> None:
         self.id = id_
         self.limit = limit
@@ -59,8 +57,6 @@ class _Class:
 class Loads:
     """How loaded the classes are, by the rates of their servers and by which types may join them:
     what the order `least-loaded` goes by. Only the bucket tells it anything."""
-
-    __slots__ = ("_available", "_free", "_rivals", "_speeds", "ranks")
 
     def __init__(self, rates: Sequence[Sequence[float]], joins: Sequence[Sequence[int]]) -> None:
         self.ranks: list[float] = [NONE] * len(rates)
@@ -108,18 +104,6 @@ class Bucket:
     there are `loads`, of the least loaded class. It is asked twice for most jobs, so that the last
     answer is kept until something changes.
     """
-
-    __slots__ = (
-        "_answer",
-        "_asked",
-        "_classes",
-        "_loads",
-        "_next",
-        "everywhere",
-        "oldest",
-        "ranks",
-        "released",
-    )
 
     def __init__(
         self, classes: Iterable[tuple[str, int]], now_s: float, loads: Loads | None = None

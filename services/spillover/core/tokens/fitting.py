@@ -19,8 +19,6 @@ class Work:
     """The work of some jobs: those of one type, of a group of types, or all. It is a running mean
     and variance, in seconds on a server of rate 1."""
 
-    __slots__ = ("_served", "_variance_s2", "mean_s")
-
     def __init__(self, guess_s: float) -> None:
         self.mean_s = guess_s
         self._variance_s2 = 0.0

@@ -25,8 +25,6 @@ OTHERS_FAIL_TOO = 0.5
 class ServerHealth:
     """The health of one server, which jobs that end by themselves on it change."""
 
-    __slots__ = ("_last_s", "_pause_s", "_share", "_total", "again_s", "is_calm")
-
     def __init__(self) -> None:
         self._total = UNPROVEN
         self._share = Share()

@@ -16,8 +16,6 @@ class SharedServer:
     """One server of this rate: a job of `work` takes work / rate seconds alone. Jobs are named by
     refs. Times that lie before one told earlier count as that one."""
 
-    __slots__ = ("_ends", "_last_s", "_since", "_virtual", "rate")
-
     def __init__(self, rate: float, now_s: float = 0.0) -> None:
         self.rate = rate
         self._since: dict[int, tuple[float, float]] = {}

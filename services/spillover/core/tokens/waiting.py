@@ -41,8 +41,6 @@ V = TypeVar("V", bound=TypedVisit)
 class Line(Generic[V]):
     """The blocked visits of one type, by their numbers, in order."""
 
-    __slots__ = ("foreign", "visits")
-
     def __init__(self) -> None:
         self.visits: OrderedDict[int, V] = OrderedDict()
         self.foreign = 0
@@ -56,8 +54,6 @@ class Line(Generic[V]):
 
 class WaitingLines(Generic[V]):
     """The lines of all types. `joins` says, by type, which classes it may join."""
-
-    __slots__ = ("_by_class", "_next", "count", "lines")
 
     def __init__(self, joins: Sequence[Sequence[int]], classes: int) -> None:
         self.lines: list[Line[V]] = [Line() for _ in joins]

@@ -65,11 +65,6 @@ class Learned:
 class ExpectedTimes:
     """The expected times of one type of requests, which state so many features."""
 
-    __slots__ = (
-        *("_believed", "_claims", "_compared", "_count", "_counted_off_s", "_factors", "_first"),
-        *("_means", "_moments", "_off_s", "_products", "last_used", "mean_s", "requests"),
-    )
-
     def __init__(self, features: int) -> None:
         self.requests = 0
         """The number of requests that have stated their features, and have run."""

@@ -36,8 +36,6 @@ class Counters:
 class Histogram:
     """A histogram without labels of its own. Buckets are upper bounds, inclusive."""
 
-    __slots__ = ("bounds", "counts", "signal", "total")
-
     def __init__(self, signal: Signal) -> None:
         self.signal = signal
         self.bounds = signal.buckets

@@ -19,8 +19,6 @@ class Moving:
     """A count, and who is told of it: not in the midst of reading, but before anything else, since
     it is due at once. `held` is what the machine knows, and is not changed here."""
 
-    __slots__ = ("_held", "_is_news", "_step_bytes", "_tell", "_timers", "bytes")
-
     def __init__(self, timers: Timers, held: HeldBytes, tell: Callable[[int], None]) -> None:
         self._timers = timers
         self._held = held

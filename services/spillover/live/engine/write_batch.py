@@ -25,8 +25,6 @@ class WriteBatch:
     """Joins the writes of one loop. What goes to one connection goes in order, and later by less
     than a turn."""
 
-    __slots__ = ("_loop", "waiting")
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.waiting: list[tuple[asyncio.WriteTransport, tuple[Buffer, ...]]] = []

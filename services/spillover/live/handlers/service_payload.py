@@ -31,8 +31,6 @@ class ServiceTimes:
     """Reads service times. A payload is looked at when it comes in, and again when it starts, which
     mostly is at once: the last one is remembered. `default_s` holds where a payload gives none."""
 
-    __slots__ = ("_default_s", "_last", "_last_s")
-
     def __init__(self, default_s: float) -> None:
         self._default_s = default_s
         self._last: msgspec.Raw | None = None

@@ -44,8 +44,6 @@ others."""
 class HttpCounts:
     """The counts of one method on one route."""
 
-    __slots__ = ("received_bytes", "sent_bytes", "statuses")
-
     def __init__(self) -> None:
         self.statuses = [0] * 10
         """The number of answers by the first digit of the status; 0 where the client had gone

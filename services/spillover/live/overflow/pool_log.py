@@ -45,8 +45,6 @@ the client's own fault."""
 class _Turns:
     """The turns of one server: those that were logged, and those that are to be."""
 
-    __slots__ = ("count", "lines", "next_s", "now", "said")
-
     def __init__(self, state: str) -> None:
         self.said = self.now = state
         self.count = 0

@@ -67,8 +67,6 @@ class _Second:
 class Recent:
     """The recent ends of one node. `clock` counts seconds and never goes back."""
 
-    __slots__ = ("_clock", "_ring", "_second", "_until_s")
-
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._ring = [_Second() for _ in range(WINDOW_S)]

@@ -23,8 +23,6 @@ no room drops lines."""
 class Repeats:
     """The repeats of one node's reports, which are `period_s` apart."""
 
-    __slots__ = ("_content", "_period_s", "_said_s", "_times")
-
     def __init__(self, period_s: float) -> None:
         self._period_s = period_s
         self._content: LoadReport | None = None

@@ -31,8 +31,6 @@ class ReportStream:
     """The stream of one reader, which is node or process `node` of its cluster. `put` writes a line
     to it, or drops the line if the reader does not keep up, and returns whether it was written."""
 
-    __slots__ = ("_ended", "node", "put")
-
     def __init__(self, put: Callable[[bytes], bool], node: int = 1) -> None:
         self.put, self.node = put, node
         self._ended = asyncio.Event()

@@ -17,8 +17,6 @@ class Clock:
     """Times are in seconds. A clock that was never tampered with, and that began with the world,
     shows the world's time exactly; `begun_s` is what it shows then."""
 
-    __slots__ = ("_mark_s", "_mark_true_s", "_wall_ahead_s", "_world", "is_true", "rate")
-
     def __init__(self, world: World, begun_s: float = 0.0) -> None:
         self._world = world
         self.rate = 1.0

@@ -36,17 +36,6 @@ TOO_LARGE: Final = b'{"reason":"too_large"}'
 class Callee:
     """The callee's end of one connection. `limits_bytes` has the longest request of each kind."""
 
-    __slots__ = (
-        "_last",
-        "_streams",
-        "begun",
-        "held_bytes",
-        "is_leaving",
-        "limits_bytes",
-        "out",
-        "reader",
-    )
-
     def __init__(self, limits_bytes: dict[int, int]) -> None:
         self.limits_bytes = limits_bytes
         self.reader = FrameReader()

@@ -65,9 +65,6 @@ those that need none."""
 class Caller:
     """The caller's end of one connection. A message is an answer of at most `limit_bytes`."""
 
-    __slots__ = ("_asks", "_last", "_limit_bytes", "_streams", "_widened", "is_leaving", "out",
-                 "reader")  # fmt: skip
-
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self.reader = FrameReader()
