@@ -4,6 +4,7 @@ are in agreement again."""
 from dataclasses import replace
 
 from spillover.live.overflow import wire
+from spillover.live.overflow.identity import HELLO, hello_of
 from spillover.live.overflow.protocol import SPOKEN
 from spillover.model.request import Request
 
@@ -35,13 +36,13 @@ async def test_another_federation_gets_no_work(nodes):
         await says(nodes, a, "federation: 'test' here, 'other' there")
         await says(nodes, b, "federation: 'other' here, 'test' there")
         assert 429 in [(await one).status for one in [a.post(1) for _ in range(3)]]
-        wrong = wire.Caller("a", "b", "test")
+        hello = [(HELLO, hello_of(wire.Caller("a", "b", "test")))]
         calls = [
-            (SPOKEN[0].forward, b"".join(wire.encode_forward(request, wrong, 1.0))),
-            (SPOKEN[0].cancel, wire.encode_cancel("r", wrong)),
+            (SPOKEN[0].forward, b"".join(wire.encode_forward(request, 1.0))),
+            (SPOKEN[0].cancel, wire.encode_cancel("r")),
         ]
         for path, body in calls:
-            status, _, problem = await b.send("POST", path, body)
+            status, _, problem = await b.send("POST", path, body, hello)
             assert (status, problem["reason"]) == (403, "not_a_neighbor")
             assert problem["detail"] == "federation: 'other' here, 'test' there"
         _, seen = await a.get("/federation")

@@ -155,10 +155,13 @@ async def test_a_request_that_was_handed_on_is_recalled_at_once(loop, nodes):
     """Neighbors close a connection only to say that they do not wait any more: nothing is sent on
     it to find that out."""
     async with alone("a", "b") as node:
-        forward = {"sender": "b", "id": "x", "path": ["b"], "remaining_ms": 60_000}
+        forward = {"id": "x", "path": ["b"], "remaining_ms": 60_000}
         content = json.dumps(forward | {"payload": {"service_ms": 60_000}}).encode()
         reader, writer = await node.connect()
-        head = b"POST /peer/v2/forward HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+        head = (
+            b"POST /peer/v2/forward HTTP/1.1\r\nHost: x\r\nSpillover-Peer: from=b\r\n"
+            b"Content-Length: %d\r\n\r\n"
+        )
         writer.write(head % len(content) + content)
         await nodes.until(lambda: node.machine.servers.busy == 1)
         writer.write_eof()

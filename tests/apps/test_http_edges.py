@@ -11,6 +11,7 @@ from spillover.apps.http import connection
 from spillover.apps.node import peer_paths
 from spillover.core.overflow.events import ServersDown, ServersUp
 from spillover.live.http1 import bounds, lingering
+from spillover.live.overflow.identity import HELLO
 from spillover.live.overflow.peer_link import REFUSAL_STATUSES
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
@@ -127,7 +128,7 @@ async def test_slow_bodies_end_in_408(nodes, monkeypatch):
             writer.close()
 
 
-REPORTS = b"GET /peer/v2/reports?from=b HTTP/1.1\r\nHost: x\r\n\r\n"
+REPORTS = b"GET /peer/v2/reports HTTP/1.1\r\nHost: x\r\nSpillover-Peer: from=b\r\n\r\n"
 
 
 async def test_a_listener_that_goes_with_another_request_behind(nodes, caplog):
@@ -262,7 +263,7 @@ async def test_a_node_is_ready_while_anyone_runs_requests(nodes):
 
 async def test_requests_that_went_in_circles_are_not_taken(nodes):
     """By another topology or a neighbor at fault: surely not accepted, so decided again there."""
-    forward = {"sender": "b", "id": "x", "remaining_ms": 1e300, "payload": 1}
+    forward = {"id": "x", "remaining_ms": 1e300, "payload": 1}
     wrong = {
         "cluster a": ["a", "b"],
         "16 hops": ["b"] * 17,
@@ -272,7 +273,8 @@ async def test_requests_that_went_in_circles_are_not_taken(nodes):
 
         async def send(path):
             content = json.dumps(forward | {"path": path}).encode()
-            status, _, answer = await node.send("POST", "/peer/v2/forward", content)
+            said = [(HELLO, b"from=b")]
+            status, _, answer = await node.send("POST", "/peer/v2/forward", content, said)
             return status, answer
 
         for field, path in wrong.items():

@@ -18,17 +18,12 @@ QUESTION = {"query": "q", "visited": ["a"], "remaining_ms": 500.0}
 DISTANT = Calls.of(VERSION + 2)
 
 
-def forward_of(caller):
-    return b"".join(wire.encode_forward(REQUEST, caller, 5.0))
-
-
-def calls_of(calls, caller):
-    """(path, body) of each call that is a message, as `caller` sends it."""
-    question = QUESTION | ({"sender": caller.cluster} if caller.cluster else {})
+def calls_of(calls):
+    """(path, body) of each call that is a message."""
     return [
-        (calls.forward, forward_of(caller)),
-        (calls.cancel, wire.encode_cancel("r", caller)),
-        (calls.federation, json.dumps(question).encode()),
+        (calls.forward, b"".join(wire.encode_forward(REQUEST, 5.0))),
+        (calls.cancel, wire.encode_cancel("r")),
+        (calls.federation, json.dumps(QUESTION).encode()),
     ]
 
 
@@ -49,7 +44,7 @@ async def test_who_has_not_said_who_it_is_gets_nothing(nodes):
     """Each path for neighbors alone refuses, whatever the version; nothing of it runs."""
     async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
         b = federation["b"]
-        paths = [one for calls in SPOKEN for one in calls_of(calls, wire.UNSAID)]
+        paths = [one for calls in SPOKEN for one in calls_of(calls)]
         paths += [(calls.reports, b"") for calls in SPOKEN]
         for path, body in paths:
             method = "POST" if body else "GET"
@@ -60,31 +55,26 @@ async def test_who_has_not_said_who_it_is_gets_nothing(nodes):
         assert b.ledger.foreign["received"] == 0
 
 
-@pytest.mark.parametrize(("calls", "in_message"), [(SPOKEN[0], False), (SPOKEN[-1], True)])
-async def test_what_a_connection_has_said_holds_for_it(nodes, calls, in_message):
-    """Said once, by header or by message, it need not be said again; whoever else is named
-    afterwards, in either way, is refused, and the first one goes on. Other connections know nothing
-    of it."""
+@pytest.mark.parametrize("calls", SPOKEN)
+async def test_what_a_connection_has_said_holds_for_it(nodes, calls):
+    """Said once, it need not be said again; whoever else is named afterwards is refused, and the
+    first one goes on. Other connections know nothing of it."""
     a, q = (wire.Caller(cluster, "b", "test") for cluster in "aq")
     async with nodes.Federation(nodes.topology_of("a", "b", "q")) as federation:
         b = federation["b"]
-        hello, told = (None, a) if in_message else (hello_of(a), wire.UNSAID)
-        first, *others = calls_of(calls, told)
-        assert (await status_of(b.client, "POST", *first, hello))[0] == 200
-        for path, body in calls_of(calls, wire.UNSAID) + others:
+        first = calls_of(calls)[0]
+        assert (await status_of(b.client, "POST", *first, hello_of(a)))[0] == 200
+        for path, body in calls_of(calls):
             assert (await status_of(b.client, "POST", path, body))[0] == 200, path
         why = "its connection is that of cluster a"
-        for path, body in calls_of(calls, q):
-            refused = (403, "not_a_neighbor", why)
-            assert await status_of(b.client, "POST", path, body) == refused, path
-        for path, body in calls_of(calls, wire.UNSAID):
+        for path, body in calls_of(calls):
             refused = (403, "not_a_neighbor", why)
             assert await status_of(b.client, "POST", path, body, hello_of(q)) == refused, path
         assert (await status_of(b.client, "POST", *first))[0] == 200
         assert b.client.busy + b.client.idle == 1
         assert b.shell.neighborhood.peers.turned_away()["q"][0] == why
         other = HttpClient(b.url)
-        path, body = calls_of(calls, wire.UNSAID)[1]
+        path, body = calls_of(calls)[1]
         assert (await status_of(other, "POST", path, body))[0] == 403
         assert (await status_of(other, "POST", path, body, hello_of(q)))[0] == 200
         await other.close()
@@ -97,12 +87,12 @@ async def test_the_requests_of_a_connection_are_its_neighbors(nodes):
         b = federation["b"]
         work = msgspec.Raw(b'{"service_ms": 9000}')
         request = Request("long", keyed=True, work=work, path=("a",))
-        body = b"".join(wire.encode_forward(request, wire.UNSAID, 5.0))
+        body = b"".join(wire.encode_forward(request, 5.0))
         sent = b.client.request(
             "POST", SPOKEN[0].forward, headers=[(HELLO, hello_of(a))], body=body, timeout_s=5.0
         )
         await nodes.until(lambda: b.ledger.foreign["running"] == 1)
-        cancel = wire.encode_cancel("long", wire.UNSAID)
+        cancel = wire.encode_cancel("long")
         for caller, found in ((q, False), (a, True)):
             client = HttpClient(b.url, headers=[(HELLO, hello_of(caller))])
             told = await client.request("POST", SPOKEN[0].cancel, body=cancel, timeout_s=5.0)
@@ -122,7 +112,7 @@ def test_what_cannot_be_read_was_not_said(hello):
     """And is turned away as such."""
     peers = identity.Peers(topology_of("a", "b"), "b")
     with pytest.raises(TurnedAway):
-        peers.settle(Connection(), hello, None)
+        peers.settle(Connection(), hello)
 
 
 @pytest.mark.parametrize("federation", [None, "test", "zwei Städte & mehr=1", "\U0001f600" * 200])

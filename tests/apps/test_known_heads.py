@@ -25,7 +25,7 @@ def client_says(body=ONE, lines=""):
 
 def neighbor_says(number, lines=b""):
     request = Request(f"r{number}", keyed=True, work=msgspec.Raw(b'{"service_ms": 0}'), path=("a",))
-    body = b"".join(wire.encode_forward(request, wire.UNSAID, 5.0))
+    body = b"".join(wire.encode_forward(request, 5.0))
     hello = hello_of(wire.Caller("a", "b", "test"))
     told = (SPOKEN[0].forward.encode(), HELLO, hello, lines, len(body))
     return b"POST %b HTTP/1.1\r\nhost: b\r\n%b: %b\r\n%bcontent-length: %d\r\n\r\n" % told + body

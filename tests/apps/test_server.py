@@ -11,6 +11,7 @@ import pytest
 
 from spillover.live.http1.client import HttpClient
 from spillover.live.overflow import wire
+from spillover.live.overflow.identity import HELLO
 from spillover.live.overflow.protocol import SPOKEN
 from spillover.model.request import Request
 from support import HANDLERS
@@ -161,14 +162,14 @@ async def test_what_comes_at_the_very_end_is_refused(nodes):
     nothing was to be waited for: with a closed connection it could not know."""
     async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
         b = federation["b"]
-        client = HttpClient(b.url)
+        client = HttpClient(b.url, headers=[(HELLO, b"from=a")])
         await client.warm(2)
         reports = asyncio.ensure_future(
-            client.stream_lines("/peer/v2/reports?from=a", lambda _: None, silence_s=None)
+            client.stream_lines("/peer/v2/reports", lambda _: None, silence_s=None)
         )
         await nodes.until(lambda: len(b.shell.neighborhood.streams._streams[0]) == 2)
         request = Request(id="r", keyed=False, work=b"1", path=("a",))
-        body = wire.encode_forward(request, wire.Caller("a"), 5.0)
+        body = wire.encode_forward(request, 5.0)
         ending = asyncio.ensure_future(federation.stop("b"))
         await reports
         under_way_s = time.monotonic() + 0.03  # it left before its sender heard of the end

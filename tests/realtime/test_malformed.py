@@ -35,7 +35,7 @@ FORWARD = (
 QUERY = (b"query", b"visited", b"remaining_ms")
 
 SAID = b"Spillover-Peer: from=b&to=a&speaks=2%201\r\n"
-"""Who calls: since version 2 a connection says that, since version 1 each message."""
+"""Who calls."""
 HELLOS = [
     *([SAID] * 8), b"", b"Spillover-Peer: from=z&to=a&speaks=2\r\n", b"Spillover-Peer:\r\n",
     b"Spillover-Peer: from=b&to=c&speaks=2\r\n", b"Spillover-Peer: from=b&speaks=9%208\r\n",
@@ -46,7 +46,7 @@ HELLOS = [
 ]  # fmt: skip
 
 GOOD = {
-    b"payload": b'{"service_ms":0.1}', b"type": b'"default"', b"sender": b'"b"', b"id": b'"f-1"',
+    b"payload": b'{"service_ms":0.1}', b"type": b'"default"', b"id": b'"f-1"',
     b"path": b'["b"]', b"remaining_ms": b"100", b"query": b'"q"', b"visited": b'["b"]',
     b"policy": b'"two-choice"', b"delay_ms": b"1", b"keyed": b"false", b"priority": b"3",
     b"load": b"[1,2,3,0.5,true]", b"pulled": b"false",
@@ -77,20 +77,8 @@ SEEDS = [
         b"GET /state HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n"
         b"GET /explain/k HTTP/1.1\r\nHost: a\r\n\r\n"
     ),
-    (
-        b"POST /peer/v2/forward HTTP/1.1\r\nHost: a\r\nContent-Length: 66\r\n\r\n"
-        b'{"sender":"b","id":"f-2","path":["b"],"remaining_ms":9,"payload":1}'
-    ),
-    (
-        b"POST /peer/v2/cancel HTTP/1.1\r\nHost: a\r\nContent-Length: 28\r\n\r\n"
-        b'{"sender": "b", "id": "f-2"}'
-    ),
-    (
-        b"POST /peer/v2/federation HTTP/1.1\r\nHost: a\r\nContent-Length: 59\r\n\r\n"
-        b'{"query":"q","sender":"b","visited":["b"],"remaining_ms":9}'
-    ),
     b'PUT /admin/policy HTTP/1.1\r\nHost: a\r\nContent-Length: 18\r\n\r\n{"policy": "paper"}',
-    b"GET /peer/v2/reports?from=z HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /peer/v2/reports HTTP/1.1\r\nHost: a\r\nSpillover-Peer: from=z\r\n\r\n",
     (
         b"POST /peer/v2/forward HTTP/1.1\r\nHost: a\r\n%bContent-Length: 54\r\n\r\n"
         b'{"id":"f-3","path":["b"],"remaining_ms":9,"payload":1}'

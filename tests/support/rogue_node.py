@@ -66,11 +66,7 @@ class RogueNode:
             "ForwardBody.remaining_ms": lambda: 5e3 if self._draws(0.8) else -1.0,
             "ForwardBody.payload": lambda: BUSY,
             "ForwardBody.type": lambda: "default",
-            "ForwardBody.to": lambda: home,
-            "ForwardBody.federation": lambda: "test",
             "CancelBody.id": self._id,
-            "CancelBody.to": lambda: home,
-            "CancelBody.federation": lambda: "test",
             "AnswerBody.path": lambda: [home, name],
             "HeadBody.path": lambda: [home, name],
         }
@@ -251,13 +247,9 @@ class RogueNode:
     def _call(self) -> bytes:
         fuzz = self.fuzz
         calls = fuzz.draw.choice(protocol.SPOKEN)
-        lines = b"" if calls.version < 2 else b"%b: %b\r\n" % (HELLO, self._hello)
+        lines = b"%b: %b\r\n" % (HELLO, self._hello)
         if self._draws(0.02):
             lines = b"%b: %b\r\n" % (HELLO, quote(fuzz.odd_text(), safe="=&").encode())
-        if calls.version < 2:
-            sender = {"sender": self.name, "to": self.home, "federation": "test"}
-        else:
-            sender = {}
         how = fuzz.draw.random()
         if how < 0.01:
             query = f"from={self.name}&to={self.home}&delay_ms={quote(fuzz.odd_text())}"
@@ -265,20 +257,20 @@ class RogueNode:
             return head % (calls.reports.encode(), query.encode()[:2000], lines)
         if how < 0.03:
             told = {"query": f"q{self._id()}", "visited": [self.name], "remaining_ms": 50.0}
-            path, body = calls.federation, fuzz.spoiled(told | sender)
+            path, body = calls.federation, fuzz.spoiled(told)
         elif how < 0.2:
-            path, body = calls.cancel, fuzz.spoiled(fuzz.valid(wire.CancelBody) | sender)
+            path, body = calls.cancel, fuzz.spoiled(fuzz.valid(wire.CancelBody))
         elif how < 0.4:
-            path, body = protocol.PASS, self._pass(sender)
+            path, body = protocol.PASS, self._pass()
             lines = b"%b: %b\r\n" % (HELLO, self._hello)
         else:
-            path, body = calls.forward, fuzz.spoiled(fuzz.valid(wire.ForwardBody) | sender)
+            path, body = calls.forward, fuzz.spoiled(fuzz.valid(wire.ForwardBody))
         head = b"POST %b HTTP/1.1\r\nHost: a\r\n%bContent-Length: %d\r\n\r\n"
         return head % (path.encode(), lines, len(body)) + body
 
-    def _pass(self, sender: dict[str, str]) -> bytes:
+    def _pass(self) -> bytes:
         fuzz = self.fuzz
-        told = fuzz.spoiled(fuzz.valid(wire.ForwardBody) | sender)
+        told = fuzz.spoiled(fuzz.valid(wire.ForwardBody))
         work = PassedRequest("POST", b"/x", ((b"Host", b"x"),), b"{}").encode()
         if self._draws(0.2):
             work = fuzz.broken(work)

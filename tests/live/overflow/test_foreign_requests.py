@@ -11,7 +11,7 @@ from spillover.live.overflow.emulated_link import EmulatedLink
 from spillover.live.overflow.foreign_requests import Asker, ForeignRequests
 from spillover.live.overflow.relay import Relays
 from spillover.live.overflow.waiters import Waiters
-from spillover.live.overflow.wire import UNSAID, Forwarded, Stay
+from spillover.live.overflow.wire import Forwarded, Stay
 from spillover.model.load import LoadNow
 from spillover.model.passed import PassedHead
 from spillover.model.request import Answer, Outcome, Refusal, Request
@@ -58,12 +58,12 @@ class Desk:
     def take(self, name="x", origin=0):
         """Returns the ref of the visit, and the call that waits for its end."""
         request, call = Request(name, keyed=True, work=msgspec.Raw(b"1"), path=("a",)), Call()
-        forwarded = Forwarded(UNSAID, request, 1.0, None, pulled=False)
+        forwarded = Forwarded(request, 1.0, None, pulled=False)
         return self.held.take(forwarded, 1e9, origin, call.asker), call
 
     def take_passed(self, outlet, name="x", origin=0):
         request = Request(name, keyed=True, work=b"", path=("a",))
-        forwarded = Forwarded(UNSAID, request, 1.0, LOAD, pulled=True)
+        forwarded = Forwarded(request, 1.0, LOAD, pulled=True)
         call = Call()
         return self.held.take(forwarded, 1e9, origin, call.asker, outlet), call
 

@@ -26,7 +26,7 @@ from spillover.live.overflow.passed_wire import (
     encode_whole,
     piece_head,
 )
-from spillover.live.overflow.wire import UNSAID, MalformedMessage, Stay
+from spillover.live.overflow.wire import MalformedMessage, Stay
 from spillover.model.load import LoadNow
 from spillover.model.passed import PassedHead, PassedRequest, encode_fields
 from spillover.model.request import DONE, Answer, Request
@@ -193,7 +193,7 @@ def test_a_request_comes_as_it_was(body, keyed):
     load = LoadNow(1, 2, -3, 0.5, True)
     path = ("a", "b")
     request = Request("r", keyed, passed.encode(), path, "llm", 3, None)
-    whole = b"".join(encode_pass(request, UNSAID, 1.5, load, pulled=True))
+    whole = b"".join(encode_pass(request, 1.5, load, pulled=True))
     forwarded = decode_pass(whole)
     assert (forwarded.remaining_s, forwarded.load, forwarded.pulled) == (1.5, load, True)
     got = forwarded.request
@@ -207,7 +207,7 @@ def test_a_request_comes_as_it_was(body, keyed):
 def test_a_request_that_is_cut_off_is_refused(length):
     """Where what is JSON is not whole; the rest is for who passes it on to read."""
     request = Request("r", False, PassedRequest("GET", b"/", (), b"").encode(), ("a",))
-    whole = b"".join(encode_pass(request, UNSAID, 1.5, None, pulled=False))
+    whole = b"".join(encode_pass(request, 1.5, None, pulled=False))
     told_bytes = len(whole) - len(request.work)
     with pytest.raises(MalformedMessage):
         decode_pass(whole[: min(length, told_bytes - 1)])
@@ -258,7 +258,7 @@ def test_a_request_that_is_large_is_handed_on_as_it_lies(encoded, over):
     surplus = len(passed.encode()) - JOIN_LIMIT_BYTES
     passed = PassedRequest("POST", b"/", (), b"x" * (JOIN_LIMIT_BYTES - surplus + over))
     work = memoryview(passed.encode()) if encoded else passed
-    parts = encode_pass(Request("r", False, work, ("a",)), UNSAID, 1.0, None, pulled=False)
+    parts = encode_pass(Request("r", False, work, ("a",)), 1.0, None, pulled=False)
     assert len(parts) == 1 + over
     if encoded and over:
         assert parts[1] is work

@@ -25,7 +25,6 @@ from spillover.model.topology import Cluster, Topology
 TOPOLOGY = Topology(name="test", clusters=(Cluster(id="a", servers=1),))
 
 CALLER = wire.Caller("a", "b", "test")
-NAMED = {"sender": "a", "to": "b", "federation": "test"}
 ANSWER = wire.encode_answer(Answer(Outcome.DONE, ("a", "b")), wire.Stay(0.0, 0.0, 0.0))
 
 
@@ -37,7 +36,7 @@ class Neighbor:
         self.holds = False
         """Whether it leaves forwards unanswered."""
         self.said = []
-        """(call, version, hello, what the body or the query says besides the request)."""
+        """(call, version, hello)."""
         self.writers = []
         self.shares = asyncio.Event()
         """Whether it says by now that it shares no connections."""
@@ -66,12 +65,10 @@ class Neighbor:
         _, _, version, rest = path.split("/")
         if int(version[1:]) not in self.speaks or path == SHARED:
             return b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
-        call, _, query = rest.partition("?")
-        named = json.loads(body) if body else dict(one.split("=") for one in query.split("&"))
-        kept = {name: value for name, value in named.items() if name in {*NAMED, "from"}}
+        call, _, _ = rest.partition("?")
         if call == "forward":
-            self.remaining_ms.append(named["remaining_ms"])
-        self.said.append((call, int(version[1:]), hello, kept))
+            self.remaining_ms.append(json.loads(body)["remaining_ms"])
+        self.said.append((call, int(version[1:]), hello))
         if call == "reports":
             return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}\n\r\n"
         if call == "forward" and self.holds:
@@ -144,14 +141,14 @@ async def test_the_newest_version_that_both_speak(nodes, speaks):
         await nodes.until(lambda: len(neighbor.of("forward")) == 2)
         link.ask_cancel(2)
         await nodes.until(lambda: neighbor.of("cancel"))
-        (hello,) = {hello for _, _, hello, _ in neighbor.said}
+        (hello,) = {hello for _, _, hello in neighbor.said}
         assert read_hello(hello.encode()) == (CALLER, VERSIONS)
         assert neighbor.said == [
-            ("reports", version, hello, {}),
-            ("forward", version, hello, {}),
-            ("federation", version, hello, {}),
-            ("forward", version, hello, {}),
-            ("cancel", version, hello, {}),
+            ("reports", version, hello),
+            ("forward", version, hello),
+            ("federation", version, hello),
+            ("forward", version, hello),
+            ("cancel", version, hello),
         ]
 
 

@@ -59,14 +59,14 @@ def test_a_neighbor_has_a_link_and_means_this_node(says, why):
     peers = peers_of()
     if why is None:
         connection = calling()
-        peer = peers.settle(connection, hello_of(says), None)
+        peer = peers.settle(connection, hello_of(says))
         assert (peer.neighbor, peer.caller) == ("ac".index(says.cluster), says)
         assert connection.peer is peer
-        assert peers.settle(connection, None, None) is peer
+        assert peers.settle(connection, None) is peer
         assert not peers.turned_away()
     else:
         with pytest.raises(TurnedAway) as turned_away:
-            peers.settle(calling(), hello_of(says), None)
+            peers.settle(calling(), hello_of(says))
         assert str(turned_away.value) == why
         assert {name: one[0] for name, one in peers.turned_away().items()} == {says.cluster: why}
 
@@ -74,15 +74,14 @@ def test_a_neighbor_has_a_link_and_means_this_node(says, why):
 def test_a_connection_is_of_one_neighbor_whatever_it_says_later():
     peers, connection = peers_of(), calling()
     a, c = Caller("a", "b", "test"), Caller("c", "b", "test")
-    peer = peers.settle(connection, hello_of(a), None)
-    for hello, claimed in ((hello_of(a), a), (None, a), (hello_of(a), Caller("a", None, None))):
-        assert peers.settle(connection, hello, claimed) is peer
-    for hello, claimed in ((hello_of(c), None), (None, c), (hello_of(a), c)):
-        with pytest.raises(TurnedAway, match="its connection is that of cluster a"):
-            peers.settle(connection, hello, claimed)
+    peer = peers.settle(connection, hello_of(a))
+    for hello in (hello_of(a), None, hello_of(Caller("a", None, None))):
+        assert peers.settle(connection, hello) is peer
+    with pytest.raises(TurnedAway, match="its connection is that of cluster a"):
+        peers.settle(connection, hello_of(c))
     assert connection.peer is peer
     with pytest.raises(TurnedAway, match="says which cluster it is"):
-        peers.settle(calling(), None, None)
+        peers.settle(calling(), None)
 
 
 MANY = [f"n{number}.test.spillover" for number in range(NAMES_TOLD_MAX + 2)]
@@ -103,8 +102,7 @@ def test_who_one_is_has_to_be_proved_where_nodes_have_certificates(names, got):
     """To a neighbor and to any other member, by each of a connection's first words."""
     peers, hello = peers_of(secure=True), hello_of(Caller("a", "b", "test"))
     calls = (
-        lambda: peers.settle(calling(*names), hello, None).caller.cluster,
-        lambda: peers.settle(calling(*names), None, Caller("a", "b", "test")).caller.cluster,
+        lambda: peers.settle(calling(*names), hello).caller.cluster,
         lambda: peers.member(calling(*names), hello),
     )
     for call in calls:
@@ -115,7 +113,7 @@ def test_who_one_is_has_to_be_proved_where_nodes_have_certificates(names, got):
                 call()
             why = f"expected a certificate for a.test.spillover, got {got}"
             assert str(turned_away.value) == why
-    assert peers_of().settle(calling(*names), hello, None).neighbor == 0, "nobody asks for any"
+    assert peers_of().settle(calling(*names), hello).neighbor == 0, "nobody asks for any"
 
 
 def test_a_member_need_not_be_a_neighbor():
@@ -138,13 +136,13 @@ def test_a_member_need_not_be_a_neighbor():
 def test_whoever_leaves_is_a_neighbor_no_more_on_its_connections_too():
     """And is one anew when it has joined again, by another handle."""
     peers, connection, hello = peers_of(), calling(), hello_of(Caller("a", "b", "test"))
-    assert peers.settle(connection, hello, None).neighbor == 0
+    assert peers.settle(connection, hello).neighbor == 0
     peers.leave(0)
     assert set(peers.agreements) == {1}
     with pytest.raises(TurnedAway, match="no link to 'a'"):
-        peers.settle(connection, hello, None)
+        peers.settle(connection, hello)
     peers.join(7, "a", 3.0)
-    assert peers.settle(connection, hello, None).neighbor == 7
+    assert peers.settle(connection, hello).neighbor == 7
     assert peers.agreements[7].caller == Caller("b", "a", "test")
 
 

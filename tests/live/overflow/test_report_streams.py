@@ -13,6 +13,7 @@ from spillover.live.http1.client import HttpClient
 from spillover.live.overflow import report_streams
 from spillover.live.overflow.configured import Configured
 from spillover.live.overflow.emulated_link import EmulatedLink
+from spillover.live.overflow.identity import HELLO
 from spillover.live.overflow.report_lines import decode_line
 from spillover.live.overflow.report_repeats import SAID_TIMES
 from spillover.live.overflow.report_streams import ReportStreams
@@ -33,7 +34,7 @@ async def test_a_reader_that_does_not_read_costs_little_and_hears_the_newest(nod
         streams = federation["b"].shell.neighborhood.streams
         host, port = federation["b"].url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port), limit=4096)
-        writer.write(b"GET /peer/v2/reports?from=a HTTP/1.1\r\nhost: b\r\n\r\n")
+        writer.write(b"GET /peer/v2/reports HTTP/1.1\r\nhost: b\r\nspillover-peer: from=a\r\n\r\n")
         await nodes.until(lambda: len(streams._streams[0]) == 2)
         line = b"x" * 1023 + b"\n"
         buffered = BufferOf(streams._streams[0][-1].put.__self__.connection)
@@ -87,10 +88,10 @@ async def test_a_reader_that_leaves_is_forgotten(nodes):
     """Its stream is dropped, and the node ends without waiting for any."""
     async with nodes.Federation(nodes.topology_of("a", "b")) as federation:
         b = federation["b"]
-        client = HttpClient(b.url)
+        client = HttpClient(b.url, headers=[(HELLO, b"from=a")])
         lines = []
         reading = asyncio.ensure_future(
-            client.stream_lines("/peer/v2/reports?from=a", lines.append, silence_s=None)
+            client.stream_lines("/peer/v2/reports", lines.append, silence_s=None)
         )
         await nodes.until(lambda: len(lines) > 2)
         assert len(b.shell.neighborhood.streams._streams[0]) == 2

@@ -13,7 +13,7 @@ from spillover.core.overflow import events as ev
 from spillover.live.overflow.foreign_requests import Asker
 from spillover.live.overflow.shell import NodeShell
 from spillover.live.overflow.site import SiteProcess
-from spillover.live.overflow.wire import UNSAID, Forwarded
+from spillover.live.overflow.wire import Forwarded
 from spillover.model.errors import NotDelivered
 from spillover.model.request import DONE, Answer, Refusal, Request
 from spillover.model.topology import Link
@@ -58,7 +58,7 @@ class Here:
         request, told = Request(name, True, msgspec.Raw(b"1"), ("b",)), []
         asker = Asker(lambda _, one, __: told.append(one), lambda: told.append("broken off"))
         deadline_s = time.monotonic() + 600.0
-        forwarded = Forwarded(UNSAID, request, 600.0, None, pulled=False)
+        forwarded = Forwarded(request, 600.0, None, pulled=False)
         self.shell.requests.foreign.take(forwarded, deadline_s, self.handles["b"], asker)
         return told
 

@@ -15,7 +15,7 @@ from spillover.live.overflow.foreign_requests import Asker
 from spillover.live.overflow.protocol import PASS
 from spillover.live.overflow.tracing.visits import RECORDS_MAX, URL_LENGTH_MAX, SpanPlace
 from spillover.live.overflow.tracing.watching import Tracing
-from spillover.live.overflow.wire import UNSAID, Forwarded
+from spillover.live.overflow.wire import Forwarded
 from spillover.model.load import LoadReport
 from spillover.model.passed import PassedHead, PassedRequest
 from spillover.model.request import DONE, FAILED, Answer, Request
@@ -77,7 +77,7 @@ class Here:
     def take_over(self, name="x", trace=None):
         """The neighbor's."""
         request = Request(name, True, msgspec.Raw(b"1"), ("b",), trace=trace)
-        forwarded = Forwarded(UNSAID, request, 600.0, None, pulled=False)
+        forwarded = Forwarded(request, 600.0, None, pulled=False)
         return self.shell.requests.foreign.take(forwarded, self.soon_s, 0, Asker(nothing, nothing))
 
     def take_passed(self, work, name="x"):
@@ -160,7 +160,7 @@ async def test_what_passes_through_is_told_by_its_own_method_and_path():
         visit = at.tracing._open[at.take_passed(b"nothing", "y")]
         assert (visit.method, visit.path, visit.route) == ("POST", "/requests", None)
         outlet = SimpleNamespace()
-        forwarded = Forwarded(UNSAID, Request("z", True, passed.encode(), ("b",)), 1.0, None, False)
+        forwarded = Forwarded(Request("z", True, passed.encode(), ("b",)), 1.0, None, False)
         told = forwarded, at.soon_s, 0, Asker(nothing, nothing), outlet
         ref = at.shell.requests.foreign.take(*told)
         visit = at.tracing._open[ref]

@@ -32,7 +32,7 @@ STAY = wire.Stay(0.1, 0.0, 0.0)
 def test_a_load_rides_on_a_forward(load, pulled):
     """And so does that it was asked for."""
     request = Request("x", False, msgspec.Raw(b"1"), ("a",))
-    body = b"".join(wire.encode_forward(request, wire.UNSAID, 1.0, load, pulled=pulled))
+    body = b"".join(wire.encode_forward(request, 1.0, load, pulled=pulled))
     told = wire.decode_forward(body)
     assert (told.load, told.pulled) == (load, pulled)
 

@@ -43,7 +43,6 @@ from spillover.apps.node.views import (
     node_state,
 )
 from spillover.live.membership.store import ConfigurationStore
-from spillover.live.overflow import wire
 from spillover.live.overflow.protocol import SPOKEN
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.certified_names import same_name
@@ -127,8 +126,7 @@ def _add_federation_routes(app: FastAPI, federation: Federation) -> None:
 
     async def answer_federation(request: Request) -> GatheredStates:
         query = await read_json(request, FederationQuery, QUERY_LIMIT_BYTES)
-        claimed = wire.Caller(query.sender) if query.sender else None
-        return await federation.answer(query, request.scope[PEER_OF](claimed).neighbor)
+        return await federation.answer(query, request.scope[PEER_OF]().neighbor)
 
     for calls in SPOKEN:
         app.post(

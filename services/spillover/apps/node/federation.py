@@ -62,13 +62,11 @@ _log.addFilter(OncePerPeriod())
 
 
 class FederationQuery(BaseModel):
-    """A question about the federation on its way. `visited` is the path that it came; `sender` is
-    the node that sends it on, which version 1 names nowhere else."""
+    """A question about the federation on its way. `visited` is the path that it came."""
 
     model_config = ConfigDict(strict=True)
 
     query: Annotated[str, Field(min_length=1, max_length=64)]
-    sender: Annotated[str, Field(max_length=63)] = ""
     visited: Annotated[list[ClusterName], Field(max_length=CLUSTERS_MAX)]
     remaining_ms: Annotated[float, Field(ge=0.0, le=LIMIT_S * 1e3)]
 
@@ -114,9 +112,7 @@ class Federation:
 
     async def _begin(self, query: str) -> FederationState:
         self._remember(query)
-        whole = FederationQuery(
-            query=query, sender=self._own, visited=[], remaining_ms=LIMIT_S * 1e3
-        )
+        whole = FederationQuery(query=query, visited=[], remaining_ms=LIMIT_S * 1e3)
         return self._as_shown(await self._gather(whole))
 
     def _remember(self, query: str) -> tuple[bool, bool]:
@@ -163,9 +159,7 @@ class Federation:
         remaining_ms = (limit_s - margin_s) * 1e3
         if remaining_ms <= 0.0:
             return None
-        question = FederationQuery(
-            query=query, sender=self._own, visited=visited, remaining_ms=remaining_ms
-        )
+        question = FederationQuery(query=query, visited=visited, remaining_ms=remaining_ms)
         body = question.model_dump_json().encode()
         link = self._shell.neighborhood.links[neighbor.handle]
         return link.ask_federation(body, limit_s - margin_s / 2)

@@ -188,7 +188,7 @@ def query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 HELLO_HEADER = header(
     "Spillover-Peer",
-    {"type": "string", "examples": ["from=a&to=b&federation=ring5&speaks=2%201"]},
+    {"type": "string", "examples": ["from=a&to=b&federation=ring5&speaks=3%202"]},
     "Who calls: its cluster, the one that it means, the name of their federation and the versions "
     "of the protocol that it speaks. It holds for the connection, and is needed on it once.",
 )

@@ -250,7 +250,6 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "LinkBody": {"delay_ms": 80.0, "loss": 0.05},
     "LinkState": {"delay_ms": 80.0, "loss": 0.05, "cut": False},
     "ForwardView": {
-        "sender": "paris",
         "id": "order-7",
         "path": ["paris"],
         "remaining_ms": 59_950.0,
@@ -263,11 +262,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "held_ms": 25.4,
         "result": {"words": 3},
     },
-    "CancelView": {"sender": "paris", "id": "order-7"},
+    "CancelView": {"id": "order-7"},
     "CancelAnswerView": {"found": True},
     "FederationQuery": {
         "query": "q-1",
-        "sender": "paris",
         "visited": ["paris"],
         "remaining_ms": 900.0,
     },

@@ -44,8 +44,7 @@ READ_S = 10.0
 """The time, in seconds, that a neighbor has to send all of a message."""
 
 PEER_OF = "spillover.peer_of"
-"""The key in the scope of a call that goes on to the app, for `peer_of` of its connection. That is
-to be called with the sender that the message names, or None."""
+"""The key in the scope of a call that goes on to the app, for `peer_of` of its connection."""
 
 QUERY_MAX = 16
 """The most fields of a question for reports; later versions may ask more."""
@@ -86,7 +85,7 @@ class PeerPaths:
         if self._shell.site is not None and read_hello(hello)[0].cluster == self._shell.cluster.id:
             check_sibling(self._shell, exchange)
         else:
-            peer_of(self._shell.neighborhood.peers, exchange, dict(exchange.headers), None)
+            peer_of(self._shell.neighborhood.peers, exchange, dict(exchange.headers))
         told = {
             "cluster": self._shell.cluster.id,
             "epoch": self._shell.epoch,
@@ -131,7 +130,7 @@ class PeerPaths:
         except wire.MalformedMessage as error:
             raise self._malformed(exchange, error) from error
         request, times = forwarded.request, (received_s, read_s)
-        peer = peer_of(shell.neighborhood.peers, exchange, dict(exchange.headers), forwarded.caller)
+        peer = peer_of(shell.neighborhood.peers, exchange, dict(exchange.headers))
         exchange.headers.clear()  # they are read
         self._check(kind, request, peer)
         asker = Asker(partial(self._settled, exchange, request.id, times), exchange.break_off)
@@ -143,7 +142,7 @@ class PeerPaths:
     async def share(self, exchange: Exchange, _: Send) -> None:
         """Have requests share this connection from now on. Raises Problem."""
         headers = dict(exchange.headers)
-        peer = peer_of(self._shell.neighborhood.peers, exchange, headers, None)
+        peer = peer_of(self._shell.neighborhood.peers, exchange, headers)
         asked_for = headers.get(b"upgrade", b"").lower()
         if b"upgrade" not in headers.get(b"connection", b"").lower() or asked_for != UPGRADE:
             raise Problem("invalid", f"{SHARED}: expected Upgrade: {UPGRADE.decode()}")
@@ -220,10 +219,10 @@ class PeerPaths:
         headers = dict(exchange.headers)
         body = await self._read(exchange, ENVELOPE_LIMIT_BYTES, handed_over=False)
         try:
-            caller, request_id = wire.decode_cancel(body)
+            request_id = wire.decode_cancel(body)
         except wire.MalformedMessage as error:
             raise self._malformed(exchange, error) from error
-        origin = peer_of(self._shell.neighborhood.peers, exchange, headers, caller).neighbor
+        origin = peer_of(self._shell.neighborhood.peers, exchange, headers).neighbor
         ref = self._shell.requests.foreign.ref_of(request_id, origin)
         if ref is not None:
             self._shell.feed(CancelAsked(ref))
@@ -237,14 +236,10 @@ class PeerPaths:
             terms, node = Terms.read(query), node_asking(query)
         except ValueError as error:  # MalformedMessage is one
             raise Problem("invalid", f"query: {error}") from error
-        told = {name: values[0] for name, values in query.items()}
-        caller = None
-        if "from" in told:
-            caller = wire.Caller(told["from"], told.get("to"), told.get("federation"))
         headers = dict(exchange.headers)
-        configuration = told.get(FIELD, "")
+        configuration = query.get(FIELD, [""])[0]
         try:
-            peer = peer_of(self._shell.neighborhood.peers, exchange, headers, caller)
+            peer = peer_of(self._shell.neighborhood.peers, exchange, headers)
         except Problem:
             self._hear_stranger(exchange, headers, configuration)
             raise
@@ -368,12 +363,10 @@ def check_sibling(shell: NodeShell, exchange: Exchange) -> None:
         raise Problem("not_a_neighbor", detail, headers=peers.who_this_is())
 
 
-def peer_of(
-    peers: Peers, exchange: Exchange, headers: Mapping[bytes, bytes], claimed: wire.Caller | None
-) -> Peer:
+def peer_of(peers: Peers, exchange: Exchange, headers: Mapping[bytes, bytes]) -> Peer:
     """Returns the peer at the other end of the connection. Raises Problem `not_a_neighbor`."""
     try:
-        return peers.settle(exchange.connection, headers.get(HELLO), claimed)
+        return peers.settle(exchange.connection, headers.get(HELLO))
     except TurnedAway as error:
         raise Problem("not_a_neighbor", str(error), headers=peers.who_this_is()) from None
 

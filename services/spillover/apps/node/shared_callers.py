@@ -221,7 +221,7 @@ class SharedCaller(SharedConnection):
                 self._refuse_unread(number)
                 return
             forwarded = READ_BY[kind](body)
-            peer = self._shell.neighborhood.peers.settle(self, None, None)
+            peer = self._shell.neighborhood.peers.settle(self, None)
             self._check(kind, forwarded.request, peer)
             settled = partial(self._settled, number, (begun_s, read_s))
             asker = Asker(settled, partial(self.break_off, number))

@@ -2,10 +2,9 @@
 neighbors, and which were turned away.
 
 The identity of the other end is a property of the connection. It is settled once, in
-`Peers.settle`, and holds for all that comes on that connection. A message that claims another
-sender is refused, and so is one on a connection whose other end has not said who it is. A node says
-so in a header of each call (HELLO), the same bytes each time; nodes of version 1 say it in their
-messages.
+`Peers.settle`, and holds for all that comes on that connection. A call that claims another sender
+is refused, and so is one on a connection whose other end has not said who it is. A node says so in
+a header of each call (HELLO), the same bytes each time.
 
 Where nodes call each other by `https`, the certificate of a connection is held against the claims
 that are made on it: it has to be for the cluster that is claimed. Elsewhere nothing is proved, and
@@ -71,8 +70,8 @@ class Peer:
 
     neighbor: int
     caller: Caller
-    hello: bytes | None
-    """The hello by which the neighbor has named itself; None if its messages do (version 1)."""
+    hello: bytes
+    """The hello by which the neighbor has named itself."""
 
 
 class IncomingConnection(Protocol):
@@ -164,33 +163,27 @@ class Peers:
         """Takes a cluster for a neighbor no more. Calls on its connections are refused."""
         del self._handles[self.agreements.pop(handle).caller.to or ""]
 
-    def settle(
-        self, connection: IncomingConnection, hello: bytes | None, claimed: Caller | None
-    ) -> Peer:
-        """Returns who is at the other end. `hello` is what this call says, and `claimed` the
-        cluster that its message names as its sender, or None. Raises TurnedAway if the caller is no
-        neighbor, means another cluster, has not said or proved who it is, or now claims to be
-        another one."""
+    def settle(self, connection: IncomingConnection, hello: bytes | None) -> Peer:
+        """Returns who is at the other end. `hello` is what this call says. Raises TurnedAway if the
+        caller is no neighbor, means another cluster, has not said or proved who it is, or now
+        claims to be another one."""
         peer = connection.peer
         if peer is not None and self._handles.get(peer.caller.cluster) != peer.neighbor:
             peer = None  # it is no neighbor any more, or one anew
-        if peer is not None and claimed is None and (hello is None or hello == peer.hello):
+        if peer is not None and (hello is None or hello == peer.hello):
             return peer
-        said = [] if hello is None else [read_hello(hello)[0]]
-        if claimed is not None:
-            said.append(claimed)
-        for caller in said:
-            if peer is not None and caller == peer.caller:
-                continue
-            neighbor = self.neighbor(caller)
-            self._check_certified(caller, connection.certificate)
-            if peer is None:
-                connection.peer = peer = Peer(neighbor, caller, hello)
-            elif neighbor != peer.neighbor:
-                why = f"its connection is that of cluster {peer.caller.cluster}"
-                raise self._turned_away_for(caller.cluster, why)
-        if peer is None:
+        if hello is None:
             raise TurnedAway("expected a neighbor that says which cluster it is")
+        caller = read_hello(hello)[0]
+        if peer is not None and caller == peer.caller:
+            return peer
+        neighbor = self.neighbor(caller)
+        self._check_certified(caller, connection.certificate)
+        if peer is None:
+            connection.peer = peer = Peer(neighbor, caller, hello)
+        elif neighbor != peer.neighbor:
+            why = f"its connection is that of cluster {peer.caller.cluster}"
+            raise self._turned_away_for(caller.cluster, why)
         return peer
 
     def neighbor(self, caller: Caller) -> int:

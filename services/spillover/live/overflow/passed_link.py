@@ -28,7 +28,7 @@ from spillover.live.overflow.peer_link import NO_TIMES, ForwardWay, PeerLink
 from spillover.live.overflow.protocol import PASS, STREAM
 from spillover.live.overflow.relay import Relay, Relays
 from spillover.live.overflow.shared_calls import SharedCall
-from spillover.live.overflow.wire import UNSAID, UNTIMED, MalformedMessage, within_wait
+from spillover.live.overflow.wire import UNTIMED, MalformedMessage, within_wait
 from spillover.model.causes import Cause
 from spillover.model.passed import PassedHead
 
@@ -51,9 +51,8 @@ class PassedLink(PeerLink):
     def _post(self, way: ForwardWay, now_s: float) -> None:
         command = way.command
         remaining_s = command.deadline_s - now_s
-        body = passed_wire.encode_pass(
-            command.request, UNSAID, remaining_s, command.load, pulled=command.pulled
-        )
+        told = command.request, remaining_s, command.load
+        body = passed_wire.encode_pass(*told, pulled=command.pulled)
         if self._calls.version >= 3 and self.shared.is_shared:
             way.asked = self.shared.call(PASS_FRAME, body, partial(self._passed, way))
             return

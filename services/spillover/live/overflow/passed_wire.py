@@ -19,7 +19,6 @@ from spillover.live.engine.write_batch import JOIN_LIMIT_BYTES, Buffer
 from spillover.live.http1.known_heads import NOT_KEPT, Known
 from spillover.live.overflow.wire import (
     NOTHING,
-    Caller,
     Forwarded,
     MalformedMessage,
     Path,
@@ -69,12 +68,11 @@ _decode_head = msgspec.json.Decoder(HeadBody).decode
 
 
 def encode_pass(
-    request: Request, caller: Caller, remaining_s: float, load: LoadNow | None, *, pulled: bool
+    request: Request, remaining_s: float, load: LoadNow | None, *, pulled: bool
 ) -> tuple[Buffer, ...]:
-    """Returns a request that passes through as `caller` hands it on, in parts that follow each
+    """Returns a request that passes through as it is handed on, in parts that follow each
     other."""
-    given = request, caller, remaining_s, load
-    (told,) = encode_forward(*given, pulled=pulled, payload=NOTHING)
+    (told,) = encode_forward(request, remaining_s, load, pulled=pulled, payload=NOTHING)
     work = request.work
     encoded = work if isinstance(work, bytes | memoryview) else work.encode()
     before = _LENGTH.pack(len(told)) + told

@@ -290,7 +290,7 @@ class PeerLink:
     def _post(self, way: ForwardWay, now_s: float) -> None:
         command = way.command
         remaining_s = command.deadline_s - now_s
-        told = command.request, wire.UNSAID, remaining_s, command.load
+        told = command.request, remaining_s, command.load
         body = wire.encode_forward(*told, pulled=command.pulled)
         if self._calls.version >= 3 and self.shared.is_shared:
             way.asked = self.shared.call(FORWARD, body, partial(self._told, way))
@@ -366,7 +366,7 @@ class PeerLink:
         elif self._machine.awaits(ref):
             self._cancels_asked += 1
             way = self._ways[ref]
-            body = wire.encode_cancel(way.command.request.id, wire.UNSAID)
+            body = wire.encode_cancel(way.command.request.id)
             told = way.client.request(
                 "POST", way.calls.cancel, body=body, timeout_s=CANCEL_TIMEOUT_S
             )

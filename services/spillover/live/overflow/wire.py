@@ -86,10 +86,6 @@ class Caller(NamedTuple):
     federation: str | None = None
 
 
-UNSAID = Caller("")
-"""The caller in messages on a connection whose caller is known already."""
-
-
 class LoadBody(msgspec.Struct, array_like=True, frozen=True):
     """The load of a node that goes with another message: `model.load.LoadNow`."""
 
@@ -115,9 +111,7 @@ BoundedKind = Annotated[str, msgspec.Meta(max_length=KIND_LENGTH_MAX)]
 class ForwardBody(msgspec.Struct, omit_defaults=True):
     """A request on its way. `pulled` says that the receiver has asked for work.
 
-    `id` is the request's name, and `tenant` is the tenant that the name belongs to. In version 1
-    `sender` is the cluster that hands the request on, `to` the one that is meant to get it, and
-    `federation` the federation of both.
+    `id` is the request's name, and `tenant` is the tenant that the name belongs to.
     """
 
     id: str
@@ -129,9 +123,6 @@ class ForwardBody(msgspec.Struct, omit_defaults=True):
     priority: Priority = 0
     traceparent: str | None = None
     tracestate: str = ""
-    sender: str = ""
-    to: str | None = None
-    federation: str | None = None
     load: LoadBody | None = None
     pulled: bool = False
     tenant: str = ""
@@ -169,13 +160,9 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
 
 
 class CancelBody(msgspec.Struct, omit_defaults=True):
-    """The caller no longer wants the request of this id, which it has handed on. In version 1
-    `sender`, `to` and `federation` say who the caller is."""
+    """The caller no longer wants the request of this id, which it has handed on."""
 
     id: str
-    sender: str = ""
-    to: str | None = None
-    federation: str | None = None
     tenant: str = ""
 
 
@@ -207,10 +194,8 @@ class BrokenBody(msgspec.Struct, omit_defaults=True):
 
 
 class Forwarded(NamedTuple):
-    """A forward as it is read. `caller` is None if the message does not say who it is, and
-    `remaining_s` is what remains of the deadline."""
+    """A forward as it is read. `remaining_s` is what remains of the deadline."""
 
-    caller: Caller | None
     request: Request
     remaining_s: float
     load: LoadNow | None
@@ -275,16 +260,15 @@ def decoded(decode: Callable[[bytes], T], message: bytes) -> T:
 
 def encode_forward(
     request: Request,
-    caller: Caller,
     remaining_s: float,
     load: LoadNow | None = None,
     *,
     pulled: bool = False,
     payload: msgspec.Raw | None = None,
 ) -> tuple[Buffer, ...]:
-    """Returns a request as `caller` hands it on, in parts that follow each other, so that a large
-    payload is sent without a copy. `caller` is UNSAID except in version 1. The payload is the
-    request's work unless another one is given."""
+    """Returns a request as it is handed on, in parts that follow each other, so that a large
+    payload is sent without a copy. The payload is the request's work unless another one is
+    given."""
     payload = request.work if payload is None else payload
     is_large = len(memoryview(payload)) > JOIN_LIMIT_BYTES
     trace = request.trace
@@ -302,9 +286,6 @@ def encode_forward(
         priority=request.priority,
         traceparent=None if trace is None else trace.parent,
         tracestate="" if trace is None else trace.state,
-        sender=caller.cluster,
-        to=caller.to,
-        federation=caller.federation,
         load=None if load is None else LoadBody(*load),
         pulled=pulled,
         tenant=tenant,
@@ -339,10 +320,9 @@ def decode_forward(body: bytes) -> Forwarded:
         size_bytes=len(body),
         kind=forward.kind,
     )
-    caller = Caller(forward.sender, forward.to, forward.federation) if forward.sender else None
     load = None if forward.load is None else load_of(forward.load)
     remaining_ms = max(-DEADLINE_MS_MAX, min(forward.remaining_ms, DEADLINE_MS_MAX))
-    return Forwarded(caller, request, remaining_ms / 1e3, load, forward.pulled)
+    return Forwarded(request, remaining_ms / 1e3, load, forward.pulled)
 
 
 def load_of(load: LoadBody) -> LoadNow:
@@ -501,19 +481,16 @@ def within_wait(answer: Answer, stay: Stay, waited_s: float) -> Stay:
     return UNTIMED
 
 
-def encode_cancel(request_id: RequestId, caller: Caller) -> bytes:
-    """Returns the message that cancels a request which `caller` has handed on. `caller` is UNSAID
-    except in version 1."""
+def encode_cancel(request_id: RequestId) -> bytes:
+    """Returns the message that cancels a request which was handed on."""
     tenant, name = parts_of(request_id)
-    return _encode(CancelBody(name, caller.cluster, caller.to, caller.federation, tenant))
+    return _encode(CancelBody(name, tenant))
 
 
-def decode_cancel(body: bytes) -> tuple[Caller | None, RequestId]:
-    """Returns the caller, None if the message does not say who it is, and the id of the request.
-    Raises MalformedMessage."""
+def decode_cancel(body: bytes) -> RequestId:
+    """Returns the id of the request. Raises MalformedMessage."""
     cancel = decoded(_decode_cancel, body)
-    caller = Caller(cancel.sender, cancel.to, cancel.federation) if cancel.sender else None
-    return caller, _id_of(cancel.id, cancel.tenant)
+    return _id_of(cancel.id, cancel.tenant)
 
 
 def encode_cancel_answer(*, found: bool) -> bytes:
