@@ -9,7 +9,7 @@ import re
 from typing import Any, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
 from spillover.apps.http.exchange import DISCARD_LIMIT_BYTES, body_too_slow
@@ -38,10 +38,8 @@ _ESCAPE = re.compile(
 """In a string of JSON: a surrogate pair, half of one, any other escape. Or half of one as bytes."""
 
 
-class StrictBody(BaseModel):
+class StrictBody(BaseModel, extra="forbid", strict=True):
     """A body with no unknown fields, and no true for 1."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 def why_no_json(body: bytes, coding: bytes = b"") -> str | None:

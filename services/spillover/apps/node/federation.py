@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from spillover.apps.node.views import (
     ClusterName,
@@ -61,10 +61,8 @@ _log = logging.getLogger(__name__)
 _log.addFilter(OncePerPeriod())
 
 
-class FederationQuery(BaseModel):
+class FederationQuery(BaseModel, strict=True):
     """A question about the federation on its way. `visited` is the path that it came."""
-
-    model_config = ConfigDict(strict=True)
 
     query: Annotated[str, Field(min_length=1, max_length=64)]
     visited: Annotated[list[ClusterName], Field(max_length=CLUSTERS_MAX)]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from spillover.apps.http.openapi import SCHEMAS, problems, reference
 from spillover.apps.node.doors import TABLE
@@ -26,10 +26,8 @@ TENANT_PATTERN = f"^({TENANT.pattern})?$"
 Body: TypeAlias = type[BaseModel]
 
 
-class RequestView(BaseModel):
+class RequestView(BaseModel, extra="forbid"):
     """The body of `POST /requests`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     payload: Any = Field(description="Any JSON; the handler gets it")
     type: str = Field("default", min_length=1, max_length=TYPE_LENGTH_MAX)
@@ -57,11 +55,9 @@ class AnswerView(BaseModel):
     timing_ms: TimingView
 
 
-class RequestStateView(BaseModel):
+class RequestStateView(BaseModel, extra="allow"):
     """The state of a request, or how it ended. One that is done adds the fields of the answer, and
     other ends those of their problem."""
-
-    model_config = ConfigDict(extra="allow")
 
     id: str
     state: Literal[
@@ -94,10 +90,8 @@ class ForwardView(BaseModel):
     tenant: str = Field("", pattern=TENANT_PATTERN, description="Whose request it is")
 
 
-class ForwardAnswerView(BaseModel):
+class ForwardAnswerView(BaseModel, extra="allow"):
     """The end of a request that was handed on; durations are in milliseconds."""
-
-    model_config = ConfigDict(extra="allow")
 
     outcome: Literal["done", "failed", "rejected", "expired", "cancelled", "unknown"]
     path: list[str]

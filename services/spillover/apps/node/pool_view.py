@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from spillover.live.overflow.shell import NodeShell
 from spillover.model.ranges import WHOLE_MAX
@@ -18,10 +18,8 @@ Count = Annotated[int, Field(ge=0, le=WHOLE_MAX)]
 Milliseconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
-class NotDoneState(BaseModel):
+class NotDoneState(BaseModel, extra="allow"):
     """A type of which a server has done none of its last jobs, though it is to serve it."""
-
-    model_config = ConfigDict(extra="allow")
 
     type: str
     how: str
@@ -34,10 +32,8 @@ class NotDoneState(BaseModel):
     """The server's last words on it."""
 
 
-class ServerState(BaseModel):
+class ServerState(BaseModel, extra="allow"):
     """One server of a pool of unlike servers."""
-
-    model_config = ConfigDict(extra="allow")
 
     id: str
     rate: float
@@ -54,11 +50,9 @@ class ServerState(BaseModel):
     not_done: list[NotDoneState] = []
 
 
-class ClassState(BaseModel):
+class ClassState(BaseModel, extra="allow"):
     """The tokens of one class: available + held + out = limit + retiring. Of a site of several
     nodes they are those of all nodes, as far as this one knows."""
-
-    model_config = ConfigDict(extra="allow")
 
     id: str
     servers: list[str] = []
@@ -75,10 +69,8 @@ class ClassState(BaseModel):
     """The number of tokens that are this node's; null where the site has one node."""
 
 
-class TypeState(BaseModel):
+class TypeState(BaseModel, extra="allow"):
     """One type of jobs."""
-
-    model_config = ConfigDict(extra="allow")
 
     id: str
     classes: list[str]
@@ -92,10 +84,8 @@ class TypeState(BaseModel):
     """The time in milliseconds that a job takes alone on a server of rate 1, as learned."""
 
 
-class TokensState(BaseModel):
+class TokensState(BaseModel, extra="allow"):
     """The pool of a cluster with unlike servers."""
-
-    model_config = ConfigDict(extra="allow")
 
     discipline: str
     order: str = LONGEST_AVAILABLE

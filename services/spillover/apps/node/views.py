@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from spillover import __version__
 from spillover.apps.node.pool_view import Count, Milliseconds, TokensState, tokens_state
@@ -35,10 +35,8 @@ class LinkState(BaseModel):
     cut: bool
 
 
-class NeighborState(BaseModel):
+class NeighborState(BaseModel, extra="allow"):
     """The beliefs of a node about a neighbor, and their age; null before the first report."""
-
-    model_config = ConfigDict(extra="allow")
 
     id: ClusterName
     url: str | None
@@ -99,11 +97,9 @@ class LedgerState(BaseModel):
     foreign: dict[str, int]
 
 
-class RecentState(BaseModel):
+class RecentState(BaseModel, extra="allow"):
     """The clients' requests that ended in the last seconds. The quantiles are of the system times
     of those that were done, to within 5 %; null where none was."""
-
-    model_config = ConfigDict(extra="allow")
 
     window_s: float = WINDOW_S
     done: Count = 0
@@ -156,11 +152,9 @@ class ClientsState(BaseModel):
     put_off: Count = 0
 
 
-class ConfigurationState(BaseModel):
+class ConfigurationState(BaseModel, extra="allow"):
     """The configuration that a node goes by. `by` is the cluster whose node took it; null where it
     is that of the node's own file."""
-
-    model_config = ConfigDict(extra="allow")
 
     version: Count = 0
     by: str | None = None
@@ -199,10 +193,8 @@ class SiteState(BaseModel):
     """The number of requests that wait at this node."""
 
 
-class EngineState(BaseModel):
+class EngineState(BaseModel, extra="allow"):
     """The load that engines report, all together; null where they do not report it."""
-
-    model_config = ConfigDict(extra="allow")
 
     running: Annotated[float, Field(ge=0.0)] | None
     waiting: Annotated[float, Field(ge=0.0)] | None
@@ -211,11 +203,9 @@ class EngineState(BaseModel):
     """The used share of the cache that is fullest."""
 
 
-class LearnedState(BaseModel):
+class LearnedState(BaseModel, extra="allow"):
     """The search for the number of servers. `servers` of the page is the number that is believed to
     be best."""
-
-    model_config = ConfigDict(extra="allow")
 
     limit: Count
     """The number of requests that may run at this instant: the believed number, or one that is
@@ -235,10 +225,8 @@ class LearnedState(BaseModel):
     """The last report of the engines; null where none is listened to."""
 
 
-class WorkTypeState(BaseModel):
+class WorkTypeState(BaseModel, extra="allow"):
     """The knowledge of how long requests of one type run."""
-
-    model_config = ConfigDict(extra="allow")
 
     requests: Count
     """The number of requests that were learned from."""
@@ -250,10 +238,8 @@ class WorkTypeState(BaseModel):
     type are counted."""
 
 
-class WorkState(BaseModel):
+class WorkState(BaseModel, extra="allow"):
     """The waiting work, where requests state their sizes."""
-
-    model_config = ConfigDict(extra="allow")
 
     waiting_ms: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
     """The time in milliseconds for which one server would be busy with it."""
@@ -262,10 +248,8 @@ class WorkState(BaseModel):
     types: dict[str, WorkTypeState]
 
 
-class NodeState(BaseModel):
+class NodeState(BaseModel, extra="allow"):
     """The state of one cluster now. Other versions of a node may tell more."""
-
-    model_config = ConfigDict(extra="allow")
 
     cluster: ClusterName
     url: str | None
