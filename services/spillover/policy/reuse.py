@@ -86,8 +86,6 @@ class Reuse:
     """The closings of one server, after one kind of answer. `is_trusted` is True where connections
     may be used again before any was seen to stay open."""
 
-    __slots__ = ("_kept", "_needed", "_trusted_s", "closings", "is_trusted", "rest_s")
-
     def __init__(self, *, is_trusted: bool) -> None:
         self.is_trusted = is_trusted
         self.rest_s = REST_S
@@ -130,8 +128,6 @@ class Reuse:
 class IdleLimit:
     """The time for which a connection may have been idle and be used: `most_s`, or less where the
     other end announces it, or was seen to close sooner."""
-
-    __slots__ = ("_most_s", "_seen_until_s", "limit_s")
 
     def __init__(self, most_s: float) -> None:
         self._most_s = most_s

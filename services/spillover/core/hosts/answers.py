@@ -51,8 +51,6 @@ Address = tuple[int, str, int, int]
 class Failure:
     """Why there is no answer: the resolver's number, if it has one, and words."""
 
-    __slots__ = ("is_gone", "number", "text")
-
     def __init__(self, text: str, number: int | None = None, *, is_gone: bool = False) -> None:
         self.text = text
         self.number = number

@@ -204,8 +204,6 @@ class LateHere:
     neighbors are judged by: what takes long everywhere is no neighbor's fault. It is looked up only
     now and then."""
 
-    __slots__ = ("_looked_s", "_share")
-
     def __init__(self) -> None:
         self._looked_s = -math.inf
         self._share = 0.0

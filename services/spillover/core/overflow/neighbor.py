@@ -47,8 +47,6 @@ SENDS_MAX = 1024
 class Away(dict[int, "Visit"]):
     """The requests from here that one neighbor has, by ref, in the order in which they left."""
 
-    __slots__ = ("busy_s", "came_back_s", "counts_s", "known_s", "looked_s", "missed")
-
     def __init__(self) -> None:
         super().__init__()
         self.looked_s = -math.inf

@@ -31,8 +31,6 @@ ANSWER_S_MIN."""
 class _Asked:
     """The results of asking one neighbor."""
 
-    __slots__ = ("next_s", "row", "since_s")
-
     def __init__(self) -> None:
         self.since_s: float | None = None
         """The time when a question left that is not answered yet; None if there is none."""

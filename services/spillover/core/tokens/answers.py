@@ -24,8 +24,6 @@ that sends what no server takes is at fault itself. So small, since every job is
 class JobRun:
     """Jobs of one type in a row that one server has not done, each in the same way."""
 
-    __slots__ = ("count", "done_before", "how", "problem", "rejected_before")
-
     def __init__(self, how: str, done_before: int, rejected_before: int) -> None:
         self.how = how
         """NOT_RUN, REJECTED or FAILED."""
@@ -39,8 +37,6 @@ class JobRun:
 
 class _OfType:
     """The jobs of one type that have ended since some server began to do none of it."""
-
-    __slots__ = ("done", "rejected", "runs")
 
     def __init__(self) -> None:
         self.done = self.rejected = 0

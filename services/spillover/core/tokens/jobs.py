@@ -19,8 +19,6 @@ from spillover.model.unlike_servers import PS, UnlikeServers
 class Kind(Generic[V]):
     """One type of jobs; `work` is what one of them takes."""
 
-    __slots__ = ("class_ids", "classes", "fitting", "id", "look", "number", "work")
-
     def __init__(
         self,
         number: int,

@@ -19,23 +19,6 @@ class UnlikeServer(Generic[V]):
     has a slow start: it counts as full beyond as many jobs as it has served since, and one, where
     another server could take the job as well."""
 
-    __slots__ = (
-        "allowance",
-        "classes",
-        "clock",
-        "health",
-        "id",
-        "idle_number",
-        "is_closed",
-        "is_down",
-        "is_out",
-        "line",
-        "number",
-        "rate",
-        "rest_until_s",
-        "running",
-    )
-
     def __init__(self, number: int, id_: str, rate: float, classes: tuple[int, ...]) -> None:
         self.number = number
         self.id = id_

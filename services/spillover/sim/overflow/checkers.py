@@ -81,18 +81,6 @@ class Client:
 class _Life:
     """What was seen of one life of one cluster."""
 
-    __slots__ = (
-        "answering",
-        "events",
-        "lines",
-        "number",
-        "places",
-        "pool",
-        "queued",
-        "requests",
-        "tickets",
-    )
-
     def __init__(self, cluster: FaultyCluster) -> None:
         self.number = cluster.life
         self.events = 0

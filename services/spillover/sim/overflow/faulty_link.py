@@ -28,19 +28,6 @@ if TYPE_CHECKING:
 class Leg:
     """One request handed over, and its connection."""
 
-    __slots__ = (
-        "arrived_s",
-        "back",
-        "command",
-        "has_begun",
-        "link",
-        "node",
-        "over",
-        "sent_s",
-        "there",
-        "way",
-    )
-
     def __init__(
         self, link: FaultyLink, node: FaultyCluster, command: ev.Forward, sent_s: float
     ) -> None:

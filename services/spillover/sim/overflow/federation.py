@@ -40,8 +40,6 @@ OnBegun = Callable[[ev.SoFar], None]
 class Link:
     """The way from one cluster to a neighbor, in whose table it has the handle `mirror`."""
 
-    __slots__ = ("delay_s", "heard_by", "is_open", "mirror", "peer")
-
     def __init__(self, peer: SimCluster, mirror: int, delay_s: float) -> None:
         self.peer = peer
         self.mirror = mirror

@@ -23,8 +23,6 @@ AGAIN_S = 0.1
 class Stream:
     """One stream, from when it is opened until it breaks."""
 
-    __slots__ = ("heard_s",)
-
     def __init__(self, now_s: float) -> None:
         self.heard_s = now_s
 

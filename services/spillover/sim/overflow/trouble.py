@@ -12,8 +12,6 @@ from spillover.model.request import Outcome
 class Trouble:
     """The trouble of some servers. `random` draws which services fail."""
 
-    __slots__ = ("_failing", "_random", "slowness")
-
     def __init__(self, random: Random) -> None:
         self._random = random
         self._failing: ClusterFault | None = None

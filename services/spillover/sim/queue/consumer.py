@@ -34,8 +34,6 @@ _EVENTS: dict[str, Callable[[int, str], ev.Event]] = {
 class SentCall:
     """A take or a fetch, as long as it is `open` at the consumer."""
 
-    __slots__ = ("hang_up", "open", "producer", "take")
-
     def __init__(self, take: str, producer: SimProducer) -> None:
         self.take, self.producer = take, producer
         self.open = True

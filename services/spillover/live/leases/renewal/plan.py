@@ -8,21 +8,6 @@ from __future__ import annotations
 class RenewalPlan:
     """All of it, with the URL's password, which is why it is no argument of the command line."""
 
-    __slots__ = (
-        "address",
-        "arguments",
-        "digest",
-        "era",
-        "keys",
-        "lease_s",
-        "margin_s",
-        "max_progress_s",
-        "partitions",
-        "period_s",
-        "script",
-        "timeout_s",
-    )
-
     def __init__(
         self,
         *,
@@ -56,4 +41,4 @@ class RenewalPlan:
         self.max_progress_s = max_progress_s
 
     def as_dict(self) -> dict[str, object]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        return vars(self)

@@ -63,28 +63,6 @@ class VisitTrace:
     """One visit of a request that is sampled. Times are of the node's clock; `since_epoch_s` makes
     wall times of them."""
 
-    __slots__ = (
-        "attempts",
-        "began_s",
-        "ended_s",
-        "error",
-        "head_status",
-        "is_home",
-        "keyed",
-        "method",
-        "path",
-        "place",
-        "records",
-        "request_id",
-        "route",
-        "since_epoch_s",
-        "status",
-        "told",
-        "type",
-        "under_way",
-        "waits",
-    )
-
     told: Answer | Refuse
     """The outcome of the visit. It is set at the end, as are `status` and `error`."""
 
