@@ -46,20 +46,15 @@ class FederationFollower:
         self._trust = trust
         self._random = Random()
         self._clients: dict[str, HttpClient] = {}
-        self._session: SessionShell | None = None
+        self.session: SessionShell | None = None
         self._listed: set[str] = set()
-
-    @property
-    def session(self) -> SessionShell | None:
-        """Returns the session, once it has begun."""
-        return self._session
 
     def start(self) -> None:
         """Begin to follow, in the running loop."""
         name = secrets.token_hex(12)
         urls = self._nodes.urls
-        self._session = session_of(name, urls, self._random, self._client, self._changed)
-        self._session.start()
+        self.session = session_of(name, urls, self._random, self._client, self._changed)
+        self.session.start()
         if self._store is not None:
             listening = self._store.listen(self._stored)
             self._listening = asyncio.create_task(listening, name="the configuration in Redis")
@@ -71,8 +66,8 @@ class FederationFollower:
             await asyncio.wait([self._listening])
         if self._store is not None:
             await self._store.close()
-        if self._session is not None:
-            await self._session.close()
+        if self.session is not None:
+            await self.session.close()
         for client in self._clients.values():
             await client.close()
 
@@ -82,11 +77,11 @@ class FederationFollower:
             client.close_copies()
 
     def _stored(self, kept: Configuration) -> None:
-        if self._session is not None:
-            self._session.listed(kept.stamp, servers_of(kept.topology))
+        if self.session is not None:
+            self.session.listed(kept.stamp, servers_of(kept.topology))
 
     def _changed(self) -> None:
-        session = self._session
+        session = self.session
         if session is None:
             return
         urls = {server.url for server in session.servers}

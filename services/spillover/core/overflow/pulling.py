@@ -56,23 +56,19 @@ class Pulling:
         self._period_s = period_s
         self._random = random
         self._asked: dict[int, _Asked] = {}
-        self._coming = 0
+        self.coming = 0
+        """The number of questions under way."""
         """The number of questions under way."""
         self.ends = dict.fromkeys(ENDS, 0) if ends is None else ends
         """The ends of the others, in all groups of types."""
-
-    @property
-    def coming(self) -> int:
-        """Returns how many questions are under way."""
-        return self._coming
 
     def next_to_ask(self, idle: int, servers: int, departure_s: float, now_s: float) -> int | None:
         """Returns the handle of the neighbor to ask now, which counts as asked from then on; None
         if there is none. Of the `servers`, `idle` have no work here; below 0, it is minus the
         number that waits."""
-        if self._coming:
+        if self.coming:
             self._give_up(departure_s, now_s)
-        missing = idle - self._coming
+        missing = idle - self.coming
         if missing + AHEAD_MAX * servers <= 0:
             return None
         best, best_s = None, 0.0
@@ -90,7 +86,7 @@ class Pulling:
         if best is None:
             return None
         self._asked.setdefault(best.handle, _Asked()).since_s = now_s
-        self._coming += 1
+        self.coming += 1
         return best.handle
 
     def had_nothing(self, handle: int, departure_s: float, now_s: float) -> None:
@@ -129,7 +125,7 @@ class Pulling:
     def _answered(self, asked: _Asked, end: str) -> None:
         if asked.since_s is not None:
             asked.since_s = None
-            self._coming -= 1
+            self.coming -= 1
             self.ends[end] += 1
 
     def _worth_s(self, neighbor: Neighbor, now_s: float) -> float:
@@ -138,4 +134,4 @@ class Pulling:
         return worth_s(neighbor.ahead, age_s, neighbor.way_s, departure_s)
 
     def check(self) -> None:
-        assert self._coming == sum(one.since_s is not None for one in self._asked.values())
+        assert self.coming == sum(one.since_s is not None for one in self._asked.values())

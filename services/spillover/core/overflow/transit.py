@@ -42,24 +42,20 @@ class Transit:
     ) -> None:
         self._random = random
         self._given_up_after_s = given_up_after_s
-        self._last_due_s = 0.0
+        self.last_due_s = 0.0
+        """The time when the last message that was sent is due."""
         self.delay_s = delay_s
         self.jitter_s = 0.0
         self.loss = 0.0
         self.cut = False
-
-    @property
-    def last_due_s(self) -> float:
-        """Returns when the last message that was sent is due."""
-        return self._last_due_s
 
     def due_s(self, now_s: float) -> float:
         """Returns when a message that is sent now is due."""
         due_s = now_s + self.delay_s
         if self.jitter_s:
             due_s += self._random.random() * self.jitter_s
-        self._last_due_s = max(self._last_due_s, due_s)
-        return self._last_due_s
+        self.last_due_s = max(self.last_due_s, due_s)
+        return self.last_due_s
 
     def fate(self, *, waits: bool = True, may_be_lost: bool = True) -> Fate:
         """Returns the fate of a message that is due, or that was held until now."""

@@ -123,7 +123,7 @@ class Bucket:
         numbers, counts = [0] * sum(limits), [0] * len(limits)
         self.oldest = [0] * len(limits)
         """The number of the longest available token of each class, NONE without any."""
-        self._next = fill(limits, first, numbers, counts, counts, self.oldest)
+        self.next_number = fill(limits, first, numbers, counts, counts, self.oldest)
         for kind, entry in enumerate(self._classes):
             for place in range(entry.limit):
                 token = self._make(kind)
@@ -136,10 +136,6 @@ class Bucket:
         for _ in range(2):  # how short of tokens a type is depends on all classes
             for kind in range(len(limits)):
                 self._weigh(kind)
-
-    @property
-    def next_number(self) -> int:
-        return self._next
 
     def choose(self, classes: Sequence[int]) -> int:
         """Returns the class among these that comes first, BLOCKED if none has a token."""
@@ -239,8 +235,8 @@ class Bucket:
         return token
 
     def _release(self, entry: _Class, token: Token, now_s: float) -> None:
-        token.number, token.released_s = self._next, now_s
-        self._next += 1
+        token.number, token.released_s = self.next_number, now_s
+        self.next_number += 1
         if not entry.available:
             self.oldest[token.kind] = token.number
         entry.available.append(token)
@@ -317,6 +313,6 @@ class Bucket:
             assert not (entry.is_closed and order), "a closed class has tokens"
             assert entry.is_closed or entry.starts or not entry.out, entry.id
             assert not (entry.starts and entry.made) or entry.circulating, entry.id
-        assert not numbers or max(numbers) < self._next
+        assert not numbers or max(numbers) < self.next_number
         if self._loads is not None:
             self._loads.check([len(entry.available) for entry in self._classes])

@@ -37,7 +37,7 @@ class Broadcast:
     def __init__(self, look: Callable[[], Awaitable[bytes]], period_s: float) -> None:
         self._look = look
         self._period_s = period_s
-        self._listeners = 0
+        self.listeners = 0
         self._held: Counter[str] = Counter()
         """Places, by the names of API tokens."""
         self._polling: asyncio.Task[None] | None = None
@@ -48,35 +48,31 @@ class Broadcast:
         self._closed = False
 
     @property
-    def listeners(self) -> int:
-        return self._listeners
-
-    @property
     def polling(self) -> bool:
         return self._polling is not None
 
     def join(self, holder: str | None = None) -> None:
         """Take a place, for whoever has that API token; to be given back by `leave`. Raises
         TooManyListeners."""
-        if self._listeners >= LISTENERS_MAX:
+        if self.listeners >= LISTENERS_MAX:
             raise TooManyListeners(f"{LISTENERS_MAX} pages that listen at a time")
         if holder is not None:
             if self._held[holder] >= OF_ONE_MAX:
                 most = f"{OF_ONE_MAX} pages that listen at a time with this API token"
                 raise TooManyListeners(most)
             self._held[holder] += 1
-        self._listeners += 1
+        self.listeners += 1
         if self._polling is None and not self._closed:
             self._number = 0  # what was seen before is old
             self._polling = asyncio.create_task(self._poll(), name="console")
 
     def leave(self, holder: str | None = None) -> None:
         """The last one to leave ends the poller."""
-        self._listeners -= 1
+        self.listeners -= 1
         if holder is not None:
             self._held[holder] -= 1
             self._held += Counter()  # without those that are 0
-        if self._listeners == 0:
+        if self.listeners == 0:
             self._stop()
 
     def close(self) -> None:
@@ -84,7 +80,7 @@ class Broadcast:
         self._closed = True
         self._stop()
         # Nobody may be there to be told, and then nothing has to be done.
-        if self._listeners:
+        if self.listeners:
             self._telling = asyncio.create_task(self._tell(), name="console's end")
 
     async def events(self) -> AsyncIterator[bytes]:
