@@ -220,7 +220,6 @@ class Group:
         self._failure: RunError | None = None
 
     async def listen(self, child: Child) -> None:
-        """Take in what the members of a process say."""
         try:
             while True:
                 said, late_s = await child.receive()

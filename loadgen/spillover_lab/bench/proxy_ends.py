@@ -420,7 +420,6 @@ class _Reader(asyncio.Protocol):
             return await first
 
     async def whole(self) -> None:
-        """Waits for the end of the answer."""
         async with asyncio.timeout(ANSWER_WITHIN_S):
             await self._whole
 

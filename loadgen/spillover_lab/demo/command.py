@@ -122,7 +122,6 @@ def _check_no_others(options: argparse.Namespace) -> None:
 
 
 def _as_json(result: DemoResult, report: Path) -> dict[str, Any]:
-    """Returns the object that `spillover demo --json` prints."""
     isolated, networked = result.isolated.load, result.networked.load
     simulated = result.simulated
     simulated_speedup = speedups(

@@ -96,7 +96,6 @@ class Sites:
         return *self.all[site].at(told_s), len(sent_s)
 
     def next_report_s(self, viewer: int, now_s: float) -> float:
-        """Returns when a report of a neighbor comes next."""
         return min(
             ((now_s - way_s) // self.period_s + 1) * self.period_s + way_s + AFTER_S
             for way_s in self.ways_s[viewer].values()

@@ -80,7 +80,6 @@ class CertificateDirectory:
     def add(
         self, holders: Sequence[CertificateHolder], now: datetime, days: int, *, force: bool
     ) -> None:
-        """Make a leaf for each of these."""
         self._check_absent(_keys(holders), force=force)
         ca = self._ca()
         for holder in holders:

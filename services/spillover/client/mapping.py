@@ -83,12 +83,10 @@ class Window:
         return self.under_way < self._at_most and self._started - self._handed < waiting_max
 
     def start(self) -> int:
-        """Start another payload, and return its number."""
         self._started += 1
         return self._started - 1
 
     def end(self, number: int, outcome: Outcome) -> None:
-        """Note the result of one payload."""
         self._ended[number] = outcome
         if not self._ordered:
             self._as_completed.append(number)

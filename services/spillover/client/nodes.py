@@ -112,7 +112,6 @@ class Nodes:
         return [url for url in unknown if self._is_over(url, now_s)]
 
     def succeeded(self, url: str) -> None:
-        """Note that the node answered as it should."""
         if self._pauses:
             self._pauses.pop(url, None)
 

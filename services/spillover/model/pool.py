@@ -111,7 +111,6 @@ class Pool:
         return replace(self, types=types)
 
     def with_tokens(self, tokens: int) -> Pool:
-        """Returns the same pool with `tokens` tokens in each class."""
         classes = tuple(replace(each, tokens=tokens) for each in self.classes)
         return replace(self, classes=classes)
 

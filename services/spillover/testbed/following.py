@@ -43,7 +43,6 @@ class ConfigurationFollower:
         part again by then is started again by its task."""
 
     async def run(self) -> None:
-        """Follow until cancelled."""
         async with self._bed.certified.asking(self._bed.shown) as asking:
             try:
                 while True:

@@ -72,7 +72,6 @@ class Running:
                 self.listens, self.missed = True, 0
 
     def signal(self, number: int) -> None:
-        """Send it a signal, if it has not ended."""
         if self.process.returncode is None:
             self.process.send_signal(number)
 

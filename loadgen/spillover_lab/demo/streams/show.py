@@ -82,7 +82,6 @@ class Result:
         return "dead_site" if was_there else "others"
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Returns how streams ended, by group."""
         found = Counter((self.group(stream), stream.end) for stream in self.streams)
         return {group: {end: found[group, end] for end in ENDS} for group in GROUPS}
 

@@ -345,7 +345,6 @@ class HttpConnection(ServerConnection):
         self._call(exchange)
 
     def _call(self, exchange: Exchange) -> None:
-        """Have the app answer it, in a task."""
         service, connections_max = self._service, self._service.bounds.connections_max
         if connections_max is not None and len(service.swept.connections) > connections_max:
             detail = f"expected at most {connections_max} connections at a time"

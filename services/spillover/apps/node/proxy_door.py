@@ -138,7 +138,6 @@ class ProxyDoor:
         return len(self.connections) + len(self._handshakes)
 
     async def serve(self, sockets: Sequence[socket.socket]) -> None:
-        """Serve until told to stop."""
         make = at_door(lambda: DoorConnection(self), self._tls, self._handshakes)
         self._servers = [
             await self.loop.create_server(make, sock=one, backlog=BACKLOG) for one in sockets

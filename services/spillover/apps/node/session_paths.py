@@ -155,7 +155,6 @@ class SessionPaths:
 
     @property
     def here(self) -> Sessions:
-        """Returns the sessions here, as other nodes are told."""
         return Sessions(*self.clients.here)
 
     def hear(self, node: int, told: Sessions | None) -> None:

@@ -134,7 +134,6 @@ class Places:
         return tuple(told)
 
     def sent(self, session: int, work: float, place: int, now_s: float) -> Dispatch:
-        """Note that a request goes to a place."""
         expected, claim, is_first = work, None, not self._waiting[place]
         if session:
             known = [(place, 0.0, 0.0, 1.0, self._taken[place])]

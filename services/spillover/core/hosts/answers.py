@@ -147,7 +147,6 @@ class Answers:
         return host.failure or FULL
 
     def is_under_way(self, name: str) -> bool:
-        """Returns whether the name is being looked up."""
         host = self._hosts.get(name)
         return host is not None and host.began_s is not None
 

@@ -66,7 +66,6 @@ class Admission:
         self._held = held
 
     def use(self, settings: NodeSettings) -> None:
-        """Use these limits from now on."""
         self._settings = settings
 
     def drain(self, now_s: float, lame_duck_s: float, *, drains: bool) -> None:

@@ -155,7 +155,6 @@ class Groups:
 
     @property
     def asks_under_way(self) -> int:
-        """Returns how many questions for work are under way."""
         return sum(group.pulling.coming for group in self.all)
 
     def neighbors_changed(self) -> None:

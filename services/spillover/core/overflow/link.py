@@ -215,7 +215,6 @@ class LinkMachine:
         return len(self._away)
 
     def awaits(self, ref: int) -> bool:
-        """Returns whether this forward is still away."""
         return ref in self._away
 
     @staticmethod

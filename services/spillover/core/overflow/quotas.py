@@ -76,7 +76,6 @@ class TenantUse:
 
     @property
     def here(self) -> Use:
-        """Returns the use here, as other nodes are told."""
         return Use(self.requests, self.queued, self.running, self.sessions)
 
     def hear(self, node: int, use: Use, now_s: float) -> None:
@@ -249,7 +248,6 @@ class Quotas:
             self._running[ref] = use
 
     def end(self, ref: int) -> None:
-        """Count a request as ended, or refused."""
         use = self._queued.pop(ref, None)
         if use is not None:
             use.queued -= 1

@@ -128,7 +128,6 @@ class SiteShares:
         self.share -= servers
 
     def take(self, message: Give, nodes: int) -> None:
-        """Have the servers that one of so many nodes has given."""
         each = self.classes[message.kind]
         each.share = each.believed(each.share + message.servers, nodes)
         self._add_up()

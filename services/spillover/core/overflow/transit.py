@@ -50,7 +50,6 @@ class Transit:
         self.cut = False
 
     def due_s(self, now_s: float) -> float:
-        """Returns when a message that is sent now is due."""
         due_s = now_s + self.delay_s
         if self.jitter_s:
             due_s += self._random.random() * self.jitter_s

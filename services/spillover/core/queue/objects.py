@@ -42,7 +42,6 @@ class Objects:
         return iter(sorted(self._buffer))
 
     def deliveries(self, number: int) -> int:
-        """Returns how often this object has been granted."""
         return self._deliveries.get(number, 0)
 
     def add(self, number: int) -> None:
@@ -75,7 +74,6 @@ class Objects:
         self._deliveries[number] = self.deliveries(number) + 1
 
     def give_back(self, number: int) -> None:
-        """A granted one is buffered again."""
         self.granted.remove(number)
         heapq.heappush(self._buffer, number)
 

@@ -44,7 +44,6 @@ class Room:
         return not self.held_bytes or self.held_bytes + size_bytes <= self._limit_bytes
 
     def admit(self, ref: int, size_bytes: int) -> None:
-        """Give an offer its place."""
         self._admitted[ref] = size_bytes
         self.held_bytes += size_bytes
 

@@ -60,7 +60,6 @@ class ServerHealth:
         return True
 
     def degrade(self, now_s: float) -> None:
-        """Leave the server alone for a while."""
         self.again_s = now_s + self._pause_s
         self._pause_s = min(2.0 * self._pause_s, PAUSE_S_MAX)
 

@@ -49,7 +49,6 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """Returns how many values there were."""
         return sum(self.counts)
 
     def collect(self, source: str, label: str = "cluster") -> Metric:

@@ -104,7 +104,6 @@ class ConfigurationStore:
             await asyncio.sleep(pause_s)
 
     async def close(self) -> None:
-        """Let go of the connections."""
         await self._link.close()
 
     async def _subscribed(self, on_news: Callable[[Configuration], None]) -> None:

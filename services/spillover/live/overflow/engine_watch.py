@@ -80,7 +80,6 @@ class EngineWatch:
         self.ends = dict.fromkeys(ENDS, 0)
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Begin to read pages."""
         self._tasks.append(group.create_task(self._tell()))
         for client, page in zip(self._clients, self._pages, strict=True):
             self._tasks.append(group.create_task(self._read(client, page)))

@@ -102,7 +102,6 @@ class PeerClients:
         return self._make(url, caller, body_limit_bytes=body_limit_bytes)
 
     def connections_max(self, away_max: int) -> int:
-        """Returns how many connections a link may have."""
         wanted = away_max + CANCELS_AT_ONCE_MAX + CONNECTIONS_SPARE
         return min(wanted, CONNECTIONS_TLS_MAX) if self.is_secure else wanted
 

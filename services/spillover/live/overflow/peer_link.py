@@ -545,7 +545,6 @@ def _event_of(neighbor: int, said: LoadReport | Question | NothingToDo | None) -
 
 
 def _found(told: asyncio.Future[Response]) -> bool:
-    """Returns whether the neighbor says that it cancels the request."""
     if told.cancelled() or told.exception() is not None:
         return False
     response = told.result()

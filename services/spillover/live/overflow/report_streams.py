@@ -129,7 +129,6 @@ class ReportStreams:
         self._repeats.start_over()
 
     def say(self, neighbor: int, line: bytes) -> None:
-        """Put a line in the streams of one neighbor, as `publish` does."""
         if streams := self._streams.get(neighbor):
             put = partial(_put_in_each, streams, line)
             self._emulated_links[neighbor].send(put, _drop, waits=False)

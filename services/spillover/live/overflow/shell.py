@@ -190,7 +190,6 @@ class NodeShell:
         return await wait_for_the_end(*both, timeout_s, results_timeout_s)
 
     async def close(self) -> None:
-        """Close all connections, links and handlers of the node."""
         self.requests.take_no_more()
         self._driver.close()
         for close in self.on_close:

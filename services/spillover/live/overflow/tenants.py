@@ -57,7 +57,6 @@ class Tenants(Collector):
         self._shell.timers.at(due_s + TELL_S, self._tell)
 
     def go_by(self, tokens: Iterable[ApiToken]) -> None:
-        """Use these API tokens from now on."""
         quotas = {token.tenant: token.quota for token in tokens if token.tenant}
         self._shown = list(quotas)[: signals.TENANTS_SHOWN_MAX]
         self._quotas.go_by(quotas, time.monotonic())

@@ -55,7 +55,6 @@ class FreedMemory:
         self._given_back_s = -math.inf
 
     def note(self, held_bytes: int) -> None:
-        """Note that so much is held now."""
         self.most_bytes = max(self.most_bytes, held_bytes)
 
     def give_back(self, held_bytes: int, now_s: float) -> bool:

@@ -203,7 +203,6 @@ class ConsumerShell:
         )
 
     def _taken(self, command: cn.Take, came_to: Response | BaseException) -> cn.Event:
-        """Returns the machine's event for the answer to a take."""
         take, producer = command.take, command.producer
         if isinstance(came_to, BaseException):
             return cn.Unreachable(take, producer)
@@ -254,7 +253,6 @@ class ConsumerShell:
         self._send(take, client, request, ended, timeout_s=TRANSFER_S)
 
     def _fetched(self, command: cn.Fetch, came_to: Response | BaseException) -> cn.Event:
-        """Returns the machine's event for the answer to a fetch."""
         take, probes = command.take, self._probes.pop(command.take)
         if isinstance(came_to, Response):
             if came_to.status == 200:

@@ -75,7 +75,6 @@ class Credentials:
             await self.look()
 
     def wake(self) -> None:
-        """Have `watch` look now."""
         self._woken.set()
 
     async def look(self) -> bool:

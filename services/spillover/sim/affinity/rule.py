@@ -200,7 +200,6 @@ class _Site:
         return self.memory.cheapest(prompt.session, prompt.tokens, known, weight)
 
     def note(self, prompt: Prompt, choice: Choice, now_s: float) -> Bound:
-        """Remembers that a prompt is to run at an engine."""
         expected = prompt.tokens - choice.reusable
         state = self.known(now_s)[choice.place]
         taken = state.taken_tokens + self._sent(choice.place, now_s) + expected

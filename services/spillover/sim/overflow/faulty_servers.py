@@ -62,7 +62,6 @@ class FaultyServers:
 
     @property
     def running(self) -> int:
-        """Returns how many services run."""
         return len(self._services)
 
     @property
@@ -99,7 +98,6 @@ class FaultyServers:
                 service.head_left_s = max(0.0, service.head_s - self._world.now_s)
 
     def resume(self) -> None:
-        """Go on where it stood."""
         self._paused = False
         for ref, service in self._services.items():
             service.known_s = None

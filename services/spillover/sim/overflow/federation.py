@@ -134,7 +134,6 @@ class SimCluster:
     def submit(
         self, request: Request, deadline_s: float, on_answer: OnAnswer, on_refusal: OnRefusal
     ) -> None:
-        """A client's request reaches this cluster now."""
         self.receive(request, deadline_s, ev.HOME, on_answer, on_refusal)
 
     def receive(

@@ -63,7 +63,6 @@ class Listener:
         self.own.deliver(self._read, stream, event)
 
     def hear_load(self, stream: int, what: Heard, command: ev.AskForWork | ev.NoWork) -> None:
-        """A line is there that is no report."""
         event = what(self._link.machine.neighbor, command.load, command.group)
         self.own.deliver(self._read, stream, event)
 

@@ -98,13 +98,11 @@ class OverflowRun:
                 self.types[arrival.type].done(answer)
 
     def refused(self, arrival: Arrival, refusal: ev.Refuse) -> None:
-        """A request was not accepted."""
         self.came_to(arrival, REFUSED)
         if self.types and refusal.reason is Refusal.BLOCKED:
             self.types[arrival.type].blocked += 1
 
     def came_to(self, arrival: Arrival, outcome: str) -> None:
-        """A request has ended so."""
         self.outcomes[outcome] += 1
         self.ended += 1
         if self.types:

@@ -76,7 +76,6 @@ class PoolServers:
         return self._all if server is None else self._each[self.number[server]]
 
     def start(self, door: PoolDoor, command: ev.Start) -> None:
-        """Begin a service for a node."""
         ref, number = command.ref, command.server
         if number in self.down:
             # The cluster stood still when it was told, and hears of it only now.
@@ -115,7 +114,6 @@ class PoolServers:
         self._paused_s = self._world.now_s
 
     def resume(self) -> None:
-        """Go on where it stood."""
         if self._paused_s is not None:
             self._stood_s += self._world.now_s - self._paused_s
             self._paused_s = None
@@ -208,7 +206,6 @@ class PoolDoor:
             self._unheard = []
 
     def resume(self) -> None:
-        """Go on where it stood."""
         if self.servers.nodes == 1:
             self.servers.resume()
         unheard, self._unheard = self._unheard or [], None
@@ -219,7 +216,6 @@ class PoolDoor:
         """Do nothing: how long a service took is always measured by the clock."""
 
     def clear(self) -> None:
-        """Lose all that runs for the node."""
         for job in self._own:
             self.stop(job.ref)
         self._unheard = None

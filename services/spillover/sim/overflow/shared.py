@@ -186,7 +186,6 @@ class SharedPool(PoolCluster):
         super().__init__(whole, one.id, world, seed)
 
     def type_of(self, kind: str) -> str:
-        """Returns under which type requests of this one come."""
         return kind if kind in self._merged.named else OTHERS
 
     def _start(self, command: ev.Start) -> None:

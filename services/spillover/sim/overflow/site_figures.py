@@ -65,6 +65,5 @@ def _share(node: FaultyCluster) -> int:
 
 
 def _servers(node: FaultyCluster) -> int:
-    """Returns how many servers, or tokens, the site of this node has."""
     site = site_servers(node.machine.servers)
     return node.machine.settings.servers if site is None else site.siblings.own.servers

@@ -64,7 +64,6 @@ class Console:
         self._operators = operators
 
     def close(self) -> None:
-        """When the service ends."""
         self.broadcast.close()
 
     def mount(self, app: FastAPI) -> None:

@@ -122,5 +122,4 @@ class DaskConnection:
             self._look_now.clear()
 
     def look_now(self) -> None:
-        """Have `watch` ask at once."""
         self._look_now.set()

@@ -95,7 +95,6 @@ class VisitTrace:
         return 1 + len(self.attempts) + len(self.waits)
 
     def begin(self, span_id: int, at_s: float) -> Attempt:
-        """Begin an attempt: the visit leaves, or a server takes it."""
         self._wait_until(at_s)
         attempt = self.under_way = Attempt(span_id, at_s)
         if len(self.attempts) < RECORDS_MAX:

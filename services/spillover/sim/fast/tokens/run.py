@@ -91,7 +91,6 @@ class TokenSystem:
             advance_ps(self._setting, self._sharing, self._jobs, self._shared, arrivals)
 
     def counts(self) -> Counts:
-        """Returns what has happened since the start."""
         jobs = self._jobs
         return Counts(
             jobs.arrived.copy(), jobs.blocked.copy(), jobs.idle_s.copy(), float(jobs.clock[NOW])

@@ -121,7 +121,6 @@ class TokenPlan:
     """True where the search came to its end: none of NEAR_MAX limits around `best` is better."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the object that `plan tokens --json` prints."""
         return {
             "pool": self.pool.name,
             "load": self.pool.load,
