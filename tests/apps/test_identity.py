@@ -141,5 +141,3 @@ async def test_another_version_is_told_which_are_spoken(nodes):
             here = " or ".join(map(str, VERSIONS))
             why = f"protocol: version {here} here, {there} there"
             assert b.shell.neighborhood.peers.turned_away()["q"][0] == why
-        assert (await b.get(f"{DISTANT.reports}?from=z"))[0] == 400
-        assert b.shell.neighborhood.peers.turned_away()["z"][0] == why

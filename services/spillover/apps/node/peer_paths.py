@@ -338,13 +338,8 @@ class PeerPaths:
 
     def other_version(self, exchange: Exchange) -> Problem:
         """Returns the refusal of a call of a version that is not spoken here."""
-        try:
-            asked_by = _query(exchange).get("from", [""])[0]
-        except ValueError:
-            asked_by = ""
-        self._shell.neighborhood.peers.of_another_version(
-            dict(exchange.headers).get(HELLO), asked_by
-        )
+        hello = dict(exchange.headers).get(HELLO)
+        self._shell.neighborhood.peers.of_another_version(hello)
         spoken = " or ".join(f"{protocol.PEER_PREFIX}v{one}/" for one in protocol.VERSIONS)
         told = (protocol.TOLD, protocol.TELLING.encode())
         return Problem("wrong_version", f"{exchange.path}: expected {spoken}", headers=[told])

@@ -229,13 +229,12 @@ class Peers:
         self._check_certified(caller, connection.certificate)
         return caller.cluster
 
-    def of_another_version(self, hello: bytes | None, asked_by: str) -> None:
+    def of_another_version(self, hello: bytes | None) -> None:
         """Put a call of a version that is not spoken here on record, unless the caller will find a
-        version that both speak. Version 1 has no hello and names itself in its question for reports
-        alone: `asked_by`."""
+        version that both speak."""
         caller, versions = read_hello(hello or b"")
         if not set(versions) & set(protocol.VERSIONS):
-            self._note(caller.cluster or asked_by, protocol.difference(versions))
+            self._note(caller.cluster, protocol.difference(versions))
 
     def who_this_is(self) -> list[tuple[bytes, bytes]]:
         """Returns the headers of the answer to a caller that is turned away."""

@@ -80,8 +80,7 @@ WRONG_VERSION = 400
 it to mean that the request was surely not accepted."""
 
 TOLD = b"spillover-protocol"
-"""The header of that answer with the versions that are spoken here, newest first. Version 1 has
-none."""
+"""The header of that answer with the versions that are spoken here, newest first."""
 
 TOLD_MAX = 8
 """The most versions that are read of a node's list."""

@@ -134,9 +134,8 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
 
     `held_ms` counts from the receipt of the request's head to the writing of these bytes.
     `reading_ms` is the part of it until the body was there, and `answer_delay_ms` the part that
-    emulates the link back. A rejected request travels as one that has failed, with `rejected` set:
-    some nodes of version 1 do not know that outcome, and an answer that they cannot read would be
-    lost.
+    emulates the link back. A rejected request travels as one that has failed, with `rejected` set,
+    and always has: another outcome would be another version.
     """
 
     outcome: Outcome
