@@ -18,8 +18,6 @@ REFUSED_PAUSE_S_MAX = 0.5
 class Pauses(ABC):
     """The pauses of one pool, which sets the fields."""
 
-    __slots__ = ("refusals", "rest_until_s", "resting", "total")
-
     total: int
     """How many servers there are, those too that take nothing now."""
     refusals: int

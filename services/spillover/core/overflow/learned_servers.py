@@ -22,8 +22,6 @@ class LearnedServers(FifoServers):
     """The pool whose number of servers is learned. `total` is how many may run now; estimates, and
     what neighbors are told, go by `believed`, which changes less often."""
 
-    __slots__ = ("_is_stopped", "_is_undone", "engine", "late", "search")
-
     def __init__(self, bounds: ServerBounds, service_s: float, delivery_s: float) -> None:
         super().__init__(bounds.start, service_s, delivery_s)
         self.search = CapacitySearch(bounds.min, bounds.max, bounds.start)

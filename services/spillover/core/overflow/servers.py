@@ -35,26 +35,6 @@ class FifoServers(Pauses):
     counts_work = False
     """Whether waiting visits are counted by how long they are expected to run (`sized_servers`)."""
 
-    __slots__ = (
-        "_busy_max",
-        "_cooling_s",
-        "_delivery_s",
-        "_fifo",
-        "_served",
-        "_service_variance_s2",
-        "busy",
-        "down",
-        "line",  # of `Sizing`, which some pools are
-        "next_s",
-        "now_s",
-        "service_s",
-        "siblings",  # of `SiteServers`, which such a pool becomes where other nodes come
-        "stuck",
-        "up",
-        "waiting",
-        "waiting_foreign",
-    )
-
     def __init__(self, total: int, service_s: float, delivery_s: float) -> None:
         self.now_s = 0.0
         self.total = total

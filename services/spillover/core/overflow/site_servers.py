@@ -20,8 +20,6 @@ class SiteServers(FifoServers):
 
     has_seats = True
 
-    __slots__ = ()
-
     siblings: Siblings
 
     def __init__(self, siblings: Siblings, service_s: float, delivery_s: float) -> None:

@@ -262,8 +262,6 @@ class SiteFitting(Fitting[Visit]):
     """The servers that fit one group of types, with what siblings have on them and waiting for
     them."""
 
-    __slots__ = ()
-
     @property
     def _site(self) -> SiteTokens:
         return cast("SiteTokens", self._pool)

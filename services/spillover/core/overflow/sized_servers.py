@@ -100,8 +100,6 @@ class Line:
 class Sizing(FifoServers):
     """The common part of pools that count work."""
 
-    __slots__ = ()
-
     counts_work = True
     line: Line
 
@@ -286,8 +284,6 @@ class Sizing(FifoServers):
 class SizedServers(Sizing):
     """The pool that counts work and has a given number of servers."""
 
-    __slots__ = ()
-
     def __init__(self, total: int, service_s: float, delivery_s: float) -> None:
         super().__init__(total, max(service_s, TIME_MIN_S), delivery_s)
         self.line = Line()
@@ -295,8 +291,6 @@ class SizedServers(Sizing):
 
 class SizedLearnedServers(Sizing, LearnedServers):
     """The pool that counts work and learns its number of servers."""
-
-    __slots__ = ()
 
     def __init__(self, bounds: ServerBounds, service_s: float, delivery_s: float) -> None:
         LearnedServers.__init__(self, bounds, max(service_s, TIME_MIN_S), delivery_s)

@@ -60,22 +60,6 @@ class Fitting(Generic[V]):
     beyond one for each server is as good as one that waits.
     """
 
-    __slots__ = (
-        "_all_lines",
-        "_bucket",
-        "_in_turn",
-        "_lines",
-        "_pool",
-        "_rates",
-        "_rests",
-        "_servers",
-        "_up",
-        "classes",
-        "rate",
-        "serves",
-        "work",
-    )
-
     def __init__(
         self,
         pool: Halted,
