@@ -35,20 +35,6 @@ class Call:
     """A request on its way. `ours` is True where the client made up its name: nobody else can find
     it, so that it ends with the caller that waits for it."""
 
-    __slots__ = (
-        "body",
-        "came_to",
-        "exchange",
-        "future",
-        "headers",
-        "may_have_run",
-        "name",
-        "ours",
-        "repeatable",
-        "until_s",
-        "url",
-    )
-
     def __init__(
         self,
         body: bytes,

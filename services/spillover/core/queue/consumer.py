@@ -68,11 +68,6 @@ class ConsumerSettings:
 class _Held:
     """An object that the handler has, or that is to be acknowledged."""
 
-    __slots__ = (
-        *("alarm", "asked_s", "due_s", "end", "is_lost", "producer", "rest_s", "until_s"),
-        "visibility_s",
-    )
-
     def __init__(self, producer: str, visibility_s: float, now_s: float) -> None:
         self.producer = producer
         self.visibility_s = visibility_s
@@ -98,8 +93,6 @@ class _Held:
 
 class _Take:
     """A take under way."""
-
-    __slots__ = ("alarm", "producer")
 
     def __init__(self, producer: str) -> None:
         self.producer = producer

@@ -9,20 +9,6 @@ from spillover.core.queue.events import Probe, Taken
 class OpenTake:
     """One call, and the probes that were sent for it."""
 
-    __slots__ = (
-        "access",
-        "avoid_visited",
-        "begun_s",
-        "consumer",
-        "deadline_alarm",
-        "deadline_s",
-        "id",
-        "max_hops",
-        "probes",
-        "ref",
-        "sweep_alarm",
-    )
-
     def __init__(self, asked: Taken, begun_s: float) -> None:
         self.ref = asked.ref
         self.begun_s = begun_s

@@ -41,20 +41,6 @@ class Kind(Generic[V]):
 class Job(Generic[V]):
     """A visit that has a token: the facts that `/explain` shows, and the token to be given back."""
 
-    __slots__ = (
-        "at_number",
-        "at_s",
-        "end",
-        "kind",
-        "rank",
-        "ranks",
-        "ref",
-        "refused_on",
-        "server",
-        "token",
-        "work_s",
-    )
-
     def __init__(  # noqa: PLR0917 - with every job
         self,
         ref: int,
@@ -87,8 +73,6 @@ class Job(Generic[V]):
 
 class VisitPlace(Generic[V]):
     """Where a visit waits: blocked, or in its seat at a server, where it has its job already."""
-
-    __slots__ = ("job", "kind", "number")
 
     def __init__(self, number: int, kind: Kind[V]) -> None:
         self.number = number

@@ -103,9 +103,6 @@ class RequestFrames:
 class Outgoing:
     """The bytes that are to leave one connection."""
 
-    __slots__ = ("_ready", "_soon", "frames", "is_blocked", "soon_bytes", "waiting_bytes",
-                 "written_bytes")  # fmt: skip
-
     def __init__(self) -> None:
         self._soon: list[Buffer] = []
         self.soon_bytes = 0
