@@ -87,10 +87,10 @@ def test_who_comes_anew_takes_its_own_place():
         bed.clients.drop(old)
         assert not bed.clients.leave("c", 1, moved=True)
         assert not bed.clients.leave("x", None, moved=True)
-        assert (counts, len(bed.clients), bed.clients.moves) == ([1, 2, 2], 2, 0)
+        assert (counts, len(bed.clients), bed.clients.machine.moves) == ([1, 2, 2], 2, 0)
         assert bed.clients.leave("c", 2, moved=True)
         assert bed.clients.leave("d", None, moved=False)
-        assert (bed.ended, counts[3:], bed.clients.moves) == (["c1", "c2", "d1"], [1, 0], 1)
+        assert (bed.ended, counts[3:], bed.clients.machine.moves) == (["c1", "c2", "d1"], [1, 0], 1)
         ends = bed.open("e")
         for _ in range(2):  # its response ends, and nobody has said goodbye
             bed.clients.drop(ends)
@@ -102,10 +102,13 @@ def test_without_a_place_one_is_put_off_until_others_may_have_gone():
         bed.announce(1, "a")
         assert bed.clients.let_in("c") is None
         bed.open("c")
-        assert (bed.clients.is_full_for("c"), bed.clients.is_full_for("d")) == (False, True)
+        assert (bed.clients.machine.is_full_for("c"), bed.clients.machine.is_full_for("d")) == (
+            False,
+            True,
+        )
         assert bed.clients.let_in("c") is None
         assert bed.clients.let_in("d") == 15.0
-        assert bed.clients.refused == 1
+        assert bed.clients.machine.refused == 1
 
 
 @pytest.mark.parametrize("is_server", [True, False])
@@ -146,6 +149,6 @@ def test_changes_that_overlap_are_told_once_more_and_not_by_a_node_that_has_ende
             assert (said.clients, said.rank, said.surplus) == (40, 39, 0.5)
             if ends:
                 bed.clients.close()
-            bed.timers.run_due(bed.clients._clients.repeat_s)
+            bed.timers.run_due(bed.clients.machine.repeat_s)
             told = [line for line in bed.told["c39.1"] if line != SIGN_OF_LIFE]
             assert len(told) == (2 if ends else 3)

@@ -155,12 +155,12 @@ class SessionPaths:
 
     @property
     def here(self) -> Sessions:
-        return Sessions(*self.clients.here)
+        return Sessions(*self.clients.machine.here)
 
     def hear(self, node: int, told: Sessions | None) -> None:
         """Take in the sessions of another node; None once it is not heard any more."""
         self.clients.hear(node, None if told is None else NodeCount(told.clients, told.let_in))
-        self._shell.neighborhood.streams.tell_clients(self.clients.of_cluster)
+        self._shell.neighborhood.streams.tell_clients(self.clients.machine.of_cluster)
 
     def _share(self) -> None:
         """Have sessions count for the cluster where it has other nodes, now or from now on."""
@@ -199,7 +199,8 @@ class SessionPaths:
         return any(status == 200 and body == _FOUND for _, status, body in answers)
 
     def _count(self) -> tuple[int, int, int]:
-        return len(self.clients), self.clients.moves, self.clients.refused
+        clients = self.clients.machine
+        return len(clients), clients.moves, clients.refused
 
     def _look_after(self, wait_s: float) -> None:
         if not self._is_looking:
@@ -223,7 +224,7 @@ class SessionPaths:
         if self._shell.machine.draining:
             # Perhaps it is only late: an added cluster may hear of its return after clients do.
             raise Problem("draining", "the cluster is draining", retry_after_s=1.0)
-        is_full = self.clients.is_full_for(client)
+        is_full = self.clients.machine.is_full_for(client)
         wait_s = self.clients.let_in(client)
         if wait_s is None:
             return

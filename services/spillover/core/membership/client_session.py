@@ -365,7 +365,7 @@ class ClientSession:
             self._line.join(self._shuffled(self._known()))
             return
         self._attempts += 1
-        self._trying = ev.Connect(self._attempts, self._line.take_first())
+        self._trying = ev.Connect(self._attempts, self._line.popleft())
         self._expires_s = now_s + CONNECT_S
         self._commands.append(self._trying)
 

@@ -61,7 +61,7 @@ class Clients(Collector):
     ) -> None:
         self._cluster = cluster
         self._epoch = epoch
-        self._clients = NodeClients[Session](cluster, letting_in, shares_server, url)
+        self.machine = NodeClients[Session](cluster, letting_in, shares_server, url)
         self._timers = timers
         self._numbers = numbers
         self._on_count = on_count
@@ -70,51 +70,28 @@ class Clients(Collector):
         self._is_timed = False
 
     def __len__(self) -> int:
-        return len(self._clients)
+        return len(self.machine)
 
     def __contains__(self, client: str) -> bool:
-        return client in self._clients
-
-    @property
-    def moves(self) -> int:
-        """Returns how many clients have left for another server."""
-        return self._clients.moves
-
-    @property
-    def refused(self) -> int:
-        """Returns how many connects were put off."""
-        return self._clients.refused
+        return client in self.machine
 
     def collect(self) -> Iterator[Metric]:
         """Yields the metrics, at each scrape of `prometheus_client`."""
         yield from gauges(signals.CLIENTS, self._cluster, [((), len(self))])
-        yield counter(signals.MOVES, self._cluster, [((), self.moves)])
-        yield counter(signals.CONNECTS_REFUSED, self._cluster, [((), self.refused)])
-
-    @property
-    def here(self) -> NodeCount:
-        """Returns what other nodes of the cluster are told."""
-        return self._clients.here
-
-    @property
-    def of_cluster(self) -> int:
-        return self._clients.of_cluster
+        yield counter(signals.MOVES, self._cluster, [((), self.machine.moves)])
+        yield counter(signals.CONNECTS_REFUSED, self._cluster, [((), self.machine.refused)])
 
     def hear(self, node: int, told: NodeCount | None) -> None:
         """Another node of the cluster tells this; None where it is not heard any more."""
         if told is None:
-            self._clients.lose(node)
+            self.machine.lose(node)
         else:
-            self._clients.hear(node, told, time.monotonic())
-
-    def is_full_for(self, client: str) -> bool:
-        """Returns whether there is no place for it."""
-        return self._clients.is_full_for(client)
+            self.machine.hear(node, told, time.monotonic())
 
     def let_in(self, client: str) -> float | None:
         """Returns None if this client may have a session now; else when to ask again, in
         seconds."""
-        return self._clients.let_in(client, time.monotonic(), SIGN_OF_LIFE_S)
+        return self.machine.let_in(client, time.monotonic(), SIGN_OF_LIFE_S)
 
     def open(
         self,
@@ -126,11 +103,11 @@ class Clients(Collector):
         """Have a session for a client that was let in, and say where it is. It is the last to have
         come."""
         session = Session(client, attempt, put, end)
-        old = self._clients.put_in(client, session)
+        old = self.machine.put_in(client, session)
         if old is not None:
             old.end()
-        self._say(session, len(self._clients) - 1, 0.0)
-        self._on_count(self.of_cluster)
+        self._say(session, len(self.machine) - 1, 0.0)
+        self._on_count(self.machine.of_cluster)
         if not self._is_timed:
             self._is_timed = True
             self._timers.at(time.monotonic() + SIGN_OF_LIFE_S, self._give_signs_of_life)
@@ -138,15 +115,15 @@ class Clients(Collector):
 
     def drop(self, session: Session) -> None:
         """Its client has gone, or its response has ended."""
-        if self._clients.drop(session.client, session):
-            self._on_count(self.of_cluster)
+        if self.machine.drop(session.client, session):
+            self._on_count(self.machine.of_cluster)
 
     def leave(self, client: str, attempt: int | None, *, moved: bool) -> bool:
         """A client says that it goes; returns whether it was here."""
-        session = self._clients.leave(client, attempt, moved=moved)
+        session = self.machine.leave(client, attempt, moved=moved)
         if session is None:
             return False
-        self._on_count(self.of_cluster)
+        self._on_count(self.machine.of_cluster)
         session.end()
         return True
 
@@ -155,42 +132,42 @@ class Clients(Collector):
     ) -> None:
         """The federation has another configuration: tell all clients, at one instant."""
         stamp = (version, by, by_epoch)
-        surplus = self._clients.go_by(stamp, servers, self._numbers(), time.monotonic())
+        surplus = self.machine.go_by(stamp, servers, self._numbers(), time.monotonic())
         self._head = encode_head(self._cluster, self._epoch, stamp, servers)
-        if self._clients.repeat_s < math.inf:
-            self._timers.at(self._clients.repeat_s, self._repeat)
+        if self.machine.repeat_s < math.inf:
+            self._timers.at(self.machine.repeat_s, self._repeat)
         self._tell(surplus)
 
     def _repeat(self, due_s: float) -> None:
-        surplus = self._clients.repeat(self._numbers(), due_s)
+        surplus = self.machine.repeat(self._numbers(), due_s)
         if surplus is not None and not self.closed:
             self._tell(surplus)
 
     def _tell(self, surplus: float) -> None:
-        for rank, session in enumerate(self._clients.sessions):
+        for rank, session in enumerate(self.machine.sessions):
             self._say(session, rank, surplus)
 
     def _say(self, session: Session, rank: int, surplus: float) -> None:
-        place = self._clients.of_server, self._clients.first_rank + rank
+        place = self.machine.of_server, self.machine.first_rank + rank
         session.put(encode_announcement(self._head, *place, surplus))
 
     def part(self) -> None:
         """The node takes nothing more: its clients are to go elsewhere. Where the configuration
         has told them already that this is no server any more, they know when and where to."""
-        if self._clients.is_server:
+        if self.machine.is_server:
             line = encode_parting(PARTING_S)
-            for session in self._clients.sessions:
+            for session in self.machine.sessions:
                 session.put(line)
 
     def close(self) -> None:
         """End all sessions: the node ends."""
         self.closed = True
-        for session in self._clients.sessions:
+        for session in self.machine.sessions:
             session.end()
 
     def _give_signs_of_life(self, due_s: float) -> None:
-        self._is_timed = len(self._clients) > 0 and not self.closed
+        self._is_timed = len(self.machine) > 0 and not self.closed
         if self._is_timed:
-            for session in self._clients.sessions:
+            for session in self.machine.sessions:
                 session.put(SIGN_OF_LIFE)
             self._timers.at(due_s + SIGN_OF_LIFE_S, self._give_signs_of_life)
