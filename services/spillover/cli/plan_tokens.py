@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     if options.plot is not None:
         from spillover.cli.models.overflow_plot import check_plot_file
 
-        path = check_plot_file("--plot", options.plot)
+        path = check_plot_file(options.plot)
     if options.for_s is not None and options.url is None:
         raise InputError("--for-s", "", "expected with --from alone")
     measured = None if options.url is None else _measured(options.url, options.for_s or MEASURED_S)

@@ -21,10 +21,10 @@ def checked_count(name: str, count: object, most: float = math.inf, source: str 
     return count
 
 
-def checked_number(name: str, number: object, least: float = 0.0, source: str = "") -> float:
-    """Returns a finite number of at least so much."""
-    if not is_number(number) or not least <= number < math.inf:
-        raise wrong(name, f"a number of at least {least:g}", number, source)
+def checked_number(name: str, number: object, source: str) -> float:
+    """Returns a finite number of at least 0."""
+    if not is_number(number) or not 0.0 <= number < math.inf:
+        raise wrong(name, "a number of at least 0", number, source)
     return number
 
 

@@ -17,15 +17,14 @@ if TYPE_CHECKING:
 FORMATS = (".pdf", ".png", ".svg")
 
 
-def check_plot_file(option: str, file: str) -> Path:
+def check_plot_file(file: str) -> Path:
     """Returns the path, if a picture can be written there. Raises InputError."""
     path = Path(file)
     if path.suffix.lower() not in FORMATS:
-        raise InputError(
-            option, "", f"expected a name ending in {', '.join(FORMATS)}; got {file!r}"
-        )
+        expected = f"expected a name ending in {', '.join(FORMATS)}; got {file!r}"
+        raise InputError("--plot", "", expected)
     if not path.parent.is_dir() or path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputError(option, "", f"expected a file in a directory to write to; got {file!r}")
+        raise InputError("--plot", "", f"expected a file in a directory to write to; got {file!r}")
     # Of an installation by hand one may be there without the other.
     check_extra("drawing", "report", "matplotlib", "numpy")
     return path

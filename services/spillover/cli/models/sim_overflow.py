@@ -225,7 +225,7 @@ def _plotter(file: str | None) -> Callable[[Any], None] | None:
         return None
     from spillover.cli.models.overflow_plot import check_plot_file, draw_runs
 
-    path = check_plot_file("--plot", file)
+    path = check_plot_file(file)
     return lambda runs: draw_runs(runs, path)
 
 

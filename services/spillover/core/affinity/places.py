@@ -57,8 +57,8 @@ class Dispatch:
 class Places:
     """The places behind one handler. A session of 0 is none."""
 
-    def __init__(self, count: int, slots: float, sessions: int = SESSIONS) -> None:
-        self._memory = SessionMemory(sessions)
+    def __init__(self, count: int, slots: float) -> None:
+        self._memory = SessionMemory(SESSIONS)
         self._slots = 1.0
         """The number of requests that a place runs at a time, by what the cluster says of all."""
         self._pending = [0.0] * count

@@ -39,7 +39,7 @@ class HeldBytes:
         self.limit_bytes = limit_bytes
         self._home_limit_bytes = limit_bytes - limit_bytes // RESERVE_SHARE
         self._foreign_limit_bytes = self._home_limit_bytes - self._home_limit_bytes // 10
-        if not self.can_fit(self.wanted_bytes, False):
+        if self.wanted_bytes > self._foreign_limit_bytes:
             self.wanted_bytes = 0
 
     @property
@@ -62,7 +62,7 @@ class HeldBytes:
         """Note that the moving bytes have changed, or that a neighbor's request of this size was
         not read."""
         self.moving_bytes = moving_bytes
-        if wanted_bytes and self.can_fit(wanted_bytes, False):
+        if 0 < wanted_bytes <= self._foreign_limit_bytes:
             self.wanted_bytes = wanted_bytes
 
     def release(self, size_bytes: int) -> None:
@@ -81,7 +81,3 @@ class HeldBytes:
         if not is_home:
             self.wanted_bytes = size_bytes
         return Refusal.MEMORY_FULL
-
-    def can_fit(self, size_bytes: int, is_home: bool) -> bool:
-        """Returns whether a request of this size would fit if there were nothing else."""
-        return size_bytes <= (self._home_limit_bytes if is_home else self._foreign_limit_bytes)
