@@ -57,6 +57,8 @@ def test_what_waited_for_servers_is_told_whether_it_may_have_run(story):
     node.tell(ev.ForwardLost(2))
     node.tell(ev.ServersDown())
     node.tell(ev.NotStarted(1, "nobody there", may_have_run=True))
+    never_ran = [ref for ref in (1, 2, 3) if node.machine.surely_never_ran(ref)]
+    assert never_ran == [3], "as those are told who wait when the node ends"
     told = {}
     for now_s in (5.0, 6.0, 7.0):
         (reply,) = [c for c in node.wake(now_s) if isinstance(c, ev.Reply)]

@@ -16,6 +16,7 @@ from spillover.live.handlers.proxy.sent_heads import (
     OwnRequest,
     own_head,
 )
+from spillover.live.http1.answer_flow import AnswerFlow
 from spillover.live.http1.connection import Connection
 from spillover.live.http1.framing import HeadBytes
 from spillover.live.http1.heads import read_request
@@ -235,6 +236,18 @@ def test_an_answer_that_may_be_another_one_next_time_is_not_kept(data):
     for _ in range(2):
         learn_answer(answers, data)
     assert not answers.meanings
+
+
+def test_an_idle_connection_holds_nothing_of_its_last_answer():
+    """It may be secret, and there may be thousands of them."""
+    connection = Connection(Owner(), heads=KnownHeads())
+    connection.connection_made(Wire())
+    exchange = PassedExchange("GET", "u", None, 9, on_begin=list, on_piece=list, takes_whole=True)
+    connection.send(exchange, b"GET / HTTP/1.1\r\n\r\n", ())
+    coded = b"Set-Cookie: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    connection.data_received(b"HTTP/1.1 200 OK\r\n" + coded)
+    held = [getattr(connection, name) for name in AnswerFlow.__slots__]
+    assert not any(b"Set-Cookie" in one for one in held if isinstance(one, bytes))
 
 
 def test_a_known_head_says_nothing_of_what_is_no_answer():

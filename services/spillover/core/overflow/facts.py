@@ -162,7 +162,9 @@ class NodeFacts:
         """Returns whether this visit has surely not run, here or elsewhere. A visit that is away
         may have."""
         visit = self.register.visits.get(ref)
-        return visit is not None and visit.state is QUEUED and ref not in self._doubtful
+        if visit is None or visit.state is not QUEUED or visit.may_have_run:
+            return False
+        return ref not in self._doubtful
 
     def _has_answer(self, visit: Visit) -> bool:
         """Returns whether the service here has refused the visit with an answer to pass on. A

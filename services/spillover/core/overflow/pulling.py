@@ -58,7 +58,6 @@ class Pulling:
         self._asked: dict[int, _Asked] = {}
         self.coming = 0
         """The number of questions under way."""
-        """The number of questions under way."""
         self.ends = dict.fromkeys(ENDS, 0) if ends is None else ends
         """The ends of the others, in all groups of types."""
 

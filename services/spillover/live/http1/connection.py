@@ -309,12 +309,13 @@ class Connection(AnswerFlow, asyncio.Protocol):
     def _learn(self, exchange: OutgoingExchange, head: AnswerHead) -> None:
         """Keep what a head means to exchanges of this kind."""
         heads, is_chunked = self.known, self.kind == PIECEWISE
-        if heads is None or (is_chunked and not heads.comes_again(self.known_as)):
+        name, self.known_as = self.known_as, b""  # a connection lives on, and it may be secret
+        if heads is None or (is_chunked and not heads.comes_again(name)):
             return
         meaning_of = exchange.meaning_of_stream if is_chunked else exchange.meaning_of
         if (meaning := meaning_of(head)) is not None:
             kept = head.status, head.keep_alive, head.keep_s, meaning, is_chunked
-            (heads.keep if is_chunked else heads.learn)(self.known_as, KnownAnswer(*kept))
+            (heads.keep if is_chunked else heads.learn)(name, KnownAnswer(*kept))
 
     def _large_body_whole(self, body: bytes) -> None:
         exchange, reads = self.exchange, self._body
