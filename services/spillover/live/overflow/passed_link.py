@@ -42,7 +42,7 @@ class PassedLink(PeerLink):
         super().__init__(**told)
         self._relays = relays
         self._heads: Known[PassedHead] = Known()
-        """The heads of answers that came at once."""
+        """The heads of answers that have come before."""
 
     @property
     def forward_path(self) -> str:
