@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from spillover_lab.report.formats import milliseconds
+
 SUMMARY = {"mean", "p50", "p99", "max", "min", "std"}
 WITHIN_S = 60.0
 """About 20 s on a quiet machine."""
@@ -49,5 +51,5 @@ def test_quick_shows_that_bursts_vanish(spillover, tmp_path, until):
     assert result["speedup"]["max"] > 4.0
     text = re.sub(r"<[^>]+>", " ", report.read_text(encoding="utf-8"))
     for name in ("isolated", "networked"):
-        assert f"{result[name]['system_time_ms']['max']:.0f}" in text
+        assert milliseconds(result[name]["system_time_ms"]["max"]) in text
     assert f"{result['speedup']['max']:.1f}" in text
