@@ -39,17 +39,8 @@ class PassedExchange(OutgoingExchange):
             self.on_begin(passed_head(answer))
 
     def begin(self, answer: AnswerHead, piece: bytes) -> None:
-        self.has_begun = True
-        self.status = answer.status
-        asked, self.sent_head = self.sent_head, b""
-        head = at_the_door(passed_head(answer), self.url, asked)
-        if self.takes_whole and answer.body.done:
-            self.at_once = head, piece
-            return
-        connection = self.connection
-        self.on_begin(head)
-        if piece and self.connection is connection:
-            self.on_piece(piece)
+        head = at_the_door(passed_head(answer), self.url, self.sent_head)
+        self.begin_known(head, piece, is_whole=self.takes_whole and answer.body.done)
 
     def begin_known(self, meaning: PassedHead, piece: bytes, *, is_whole: bool) -> None:
         self.has_begun, self.status, self.sent_head = True, meaning.status, b""
